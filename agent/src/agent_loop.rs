@@ -26,7 +26,7 @@ pub struct AgentLoop {
 
 /// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AgentRun {
+pub struct AgentRunResult {
     /// The run's id.
     pub run_id: String,
     /// How the run ended.
@@ -37,7 +37,7 @@ pub struct AgentRun {
     pub usage: Usage,
 }
 
-impl AgentRun {
+impl AgentRunResult {
     /// The model's final answer, if the run ended with one.
     #[must_use]
     pub fn answer(&self) -> Option<&str> {
@@ -85,7 +85,7 @@ impl AgentLoop {
     /// # Cancellation
     /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls and emits no
     /// event. The answer that asked for those calls is then not in the conversation.
-    pub async fn run(&mut self, prompt: impl Into<String>) -> AgentRun {
+    pub async fn run(&mut self, prompt: impl Into<String>) -> AgentRunResult {
         self.ask(Message::user(prompt)).await
     }
 
@@ -93,7 +93,7 @@ impl AgentLoop {
     ///
     /// # Cancellation
     /// Same as [`AgentLoop::run`].
-    pub async fn ask(&mut self, prompt: Message) -> AgentRun {
+    pub async fn ask(&mut self, prompt: Message) -> AgentRunResult {
         self.resume(RunState::new(prompt)).await
     }
 
@@ -106,7 +106,7 @@ impl AgentLoop {
     ///
     /// # Cancellation
     /// Same as [`AgentLoop::run`].
-    pub async fn resume(&mut self, mut state: RunState) -> AgentRun {
+    pub async fn resume(&mut self, mut state: RunState) -> AgentRunResult {
         // Renew the token when the run ends or its future is dropped, so that a cancellation ends only this run.
         let _token_renewal = TokenRenewalGuard(&self.handle);
         let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };
@@ -124,7 +124,7 @@ impl AgentLoop {
             steps.save_state(&mut state).await;
         };
         steps.report(AgentEvent::AgentEnd { end: end.clone() }).await;
-        AgentRun { run_id, end, iterations: state.turns_total, usage: state.usage }
+        AgentRunResult { run_id, end, iterations: state.turns_total, usage: state.usage }
     }
 }
 

@@ -50,7 +50,7 @@ pub use accumulator::{
     ArgumentsPiece, AssembledCall, MAX_CALL_ARGUMENT_BYTES, MAX_CALLED_NAME_BYTES, MAX_CALLS_PER_TURN,
     MAX_LISTED_CALLS, MAX_TURN_ARGUMENT_BYTES, TooManyCalls, ToolCallAccumulator,
 };
-pub use agent_loop::{AgentLoop, AgentRun};
+pub use agent_loop::{AgentLoop, AgentRunResult};
 pub use call_ids::MAX_CALL_ID_BYTES;
 pub use calls::SKIPPED;
 pub use channel::{

@@ -292,13 +292,13 @@ impl TestAgent {
 
     /// Asks `go`, and checks the invariants of every run: a conversation that providers accept, one result
     /// for each call, one start and one end of each in the events, and the run's end last.
-    pub(super) async fn run(&mut self) -> AgentRun {
+    pub(super) async fn run(&mut self) -> AgentRunResult {
         let run = self.agent.run("go").await;
         self.check(&run);
         run
     }
 
-    pub(super) fn check(&self, run: &AgentRun) {
+    pub(super) fn check(&self, run: &AgentRunResult) {
         let messages = self.store.messages();
         assert_eq!(transcript::find_fault(&messages), None, "{messages:#?}");
         let events = self.notes.events();

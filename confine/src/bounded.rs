@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 /// Whether a symlink at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastLink {
+pub enum FinalSymlink {
     /// The link's target is opened.
     Follow,
     /// The open fails.
@@ -22,10 +22,10 @@ pub enum LastLink {
 ///
 /// # Errors
 /// The errors of opening a file, and [`io::ErrorKind::InvalidInput`] for anything except a regular file.
-pub fn open_regular(path: &Path, last_link: LastLink) -> io::Result<File> {
+pub fn open_regular(path: &Path, last_link: FinalSymlink) -> io::Result<File> {
     let flags = match last_link {
-        LastLink::Follow => OFlags::NONBLOCK,
-        LastLink::Refuse => OFlags::NONBLOCK | OFlags::NOFOLLOW,
+        FinalSymlink::Follow => OFlags::NONBLOCK,
+        FinalSymlink::Refuse => OFlags::NONBLOCK | OFlags::NOFOLLOW,
     };
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     // Check the open file, because the path may lead elsewhere by now.
@@ -113,15 +113,15 @@ mod tests {
         symlink(&file, &link).expect("linked");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("the FIFO can be made");
         let text = |path: &Path, links| read_text(open_regular(path, links)?, 9);
-        assert_eq!(text(&file, LastLink::Refuse).expect("read"), "text");
-        assert_eq!(text(&link, LastLink::Follow).expect("read"), "text");
-        let refused = text(&link, LastLink::Refuse).expect_err("a link");
+        assert_eq!(text(&file, FinalSymlink::Refuse).expect("read"), "text");
+        assert_eq!(text(&link, FinalSymlink::Follow).expect("read"), "text");
+        let refused = text(&link, FinalSymlink::Refuse).expect_err("a link");
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
         for path in [folder.path(), &fifo] {
-            let refused = text(path, LastLink::Follow).expect_err("no regular file");
+            let refused = text(path, FinalSymlink::Follow).expect_err("no regular file");
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         }
-        let missing = text(&folder.path().join("missing"), LastLink::Follow).expect_err("missing");
+        let missing = text(&folder.path().join("missing"), FinalSymlink::Follow).expect_err("missing");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -21,7 +21,7 @@ use rustix::{
 use crate::{
     ConfineError, Layer, ProcessUser, SyscallOutcome,
     landlock::CONNECT_ABI,
-    sys::{self, HarmlessCall},
+    sys::{self, ProbeSyscall},
 };
 
 mod network;
@@ -33,13 +33,13 @@ pub(crate) use network::{NetworkProbe, OtherPort};
 /// The file is opened through a handle of the state folder, so the proof still works after the folder was moved. The
 /// attempt must ask for reading or writing, because Landlock allows `O_PATH` opens.
 #[derive(Clone, Debug)]
-pub struct Canary {
+pub struct CanaryFile {
     state_folder: Arc<OwnedFd>,
     /// The root folder that must be out of reach. `None` means `/`.
     root: Option<Arc<OwnedFd>>,
 }
 
-impl Canary {
+impl CanaryFile {
     /// Opens the canary file in `state_folder` once, and creates it if it is missing.
     ///
     /// The file is never removed, because several processes may share the folder. If another program removes
@@ -126,7 +126,7 @@ impl Canary {
                     Some(parent) => rustix::process::test_kill_process(parent),
                     None => Err(rustix::io::Errno::SRCH),
                 },
-                Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
+                Probe::Capability => return sys::attempt(ProbeSyscall::DropUnknownCapability),
                 Probe::ListRoot => {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                     match &self.root {
@@ -135,8 +135,8 @@ impl Canary {
                     }
                     .map(drop)
                 }
-                Probe::Execute => return sys::attempt(HarmlessCall::Execve),
-                Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
+                Probe::Execute => return sys::attempt(ProbeSyscall::Execve),
+                Probe::Clone => return sys::attempt(ProbeSyscall::Clone3),
                 Probe::Network(probe) => probe.attempt(&*self.state_folder),
             };
             return match result {
@@ -298,8 +298,8 @@ mod tests {
     #[test]
     fn a_canary_is_made_once_and_shared() {
         let dir = tempfile::tempdir().unwrap();
-        Canary::create(dir.path()).unwrap();
-        let canary = Canary::create(dir.path()).unwrap();
+        CanaryFile::create(dir.path()).unwrap();
+        let canary = CanaryFile::create(dir.path()).unwrap();
         assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), FILE_TEXT);
         for probe in Probe::ALL {
             assert!(probe.is_valid_control(canary.attempt(probe)), "{probe:?}: {:?}", canary.attempt(probe));
@@ -310,9 +310,12 @@ mod tests {
     #[test]
     fn foreign_file_at_the_canary_path_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Canary::create(&dir.path().join("absent")), Err(ConfineError::CanaryCreate { .. })));
+        assert!(matches!(
+            CanaryFile::create(&dir.path().join("absent")),
+            Err(ConfineError::CanaryCreate { .. })
+        ));
         symlink("/etc/hostname", dir.path().join("canary")).unwrap();
-        assert!(matches!(Canary::create(dir.path()), Err(ConfineError::CanaryCreate { .. })));
+        assert!(matches!(CanaryFile::create(dir.path()), Err(ConfineError::CanaryCreate { .. })));
         std::fs::remove_file(dir.path().join("canary")).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -322,6 +325,6 @@ mod tests {
             0,
         )
         .unwrap();
-        assert!(matches!(Canary::create(dir.path()), Err(ConfineError::CanaryForeign { .. })));
+        assert!(matches!(CanaryFile::create(dir.path()), Err(ConfineError::CanaryForeign { .. })));
     }
 }

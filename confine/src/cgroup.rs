@@ -173,7 +173,7 @@ pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: Grou
     let problem = match (lowered, restored) {
         (Err(error), _) | (_, Err(error)) => Some(format!("its bound cannot be changed ({error})")),
         _ if before != SyscallOutcome::Succeeded || after != SyscallOutcome::Failed(libc::EAGAIN) => {
-            Some(format!("it does not hold: to {START_CANARY} was {before} before and {after} after"))
+            Some(format!("it does not hold: to {START_PROBE} was {before} before and {after} after"))
         }
         _ => None,
     };
@@ -186,7 +186,7 @@ pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: Grou
     } else {
         LayerStatus::Partial { missing: proof.missing }
     };
-    let evidence = Evidence { layer: Layer::Cgroup, canary: START_CANARY.into(), before, after };
+    let evidence = Evidence { layer: Layer::Cgroup, probe: START_PROBE.into(), before, after };
     LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
 }
 
@@ -228,7 +228,7 @@ const ADVICE: &str = "run it as a service of systemd with Delegate=yes and Deleg
                       container with a writable /sys/fs/cgroup of its own, on a machine whose controllers are \
                       not bound to cgroup v1 (boot with systemd.unified_cgroup_hierarchy=1)";
 
-const START_CANARY: &str = "start a process where the group may have none";
+const START_PROBE: &str = "start a process where the group may have none";
 
 const REMOVAL_ATTEMPTS: u32 = 100;
 

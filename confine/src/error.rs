@@ -21,24 +21,22 @@ pub enum ConfineError {
     },
     /// Something refused an attempt before the layer was applied, so a later refusal would prove nothing
     /// about the layer. The thread is confined from outside, or was confined earlier.
-    #[error(
-        "cannot prove {layer}: the attempt to {canary} gave {observed} even before the layer was applied"
-    )]
+    #[error("cannot prove {layer}: the attempt to {probe} gave {observed} even before the layer was applied")]
     NegativeControl {
         /// The layer at fault.
         layer: Layer,
         /// The attempt, worded to follow "to" in the message.
-        canary: &'static str,
+        probe: &'static str,
         /// The outcome of the attempt.
         observed: SyscallOutcome,
     },
     /// The layer was applied, but it does not refuse an attempt that it must refuse.
-    #[error("{layer} does not hold: the attempt to {canary} gave {observed} instead of {expected}")]
+    #[error("{layer} does not hold: the attempt to {probe} gave {observed} instead of {expected}")]
     NotRefused {
         /// The layer at fault.
         layer: Layer,
         /// The attempt, worded to follow "to" in the message.
-        canary: &'static str,
+        probe: &'static str,
         /// The outcome that this layer must cause.
         expected: SyscallOutcome,
         /// The actual outcome. For the state folder, `ok` means that a mount contains it, and `ENOENT` means that the

@@ -3,7 +3,7 @@
 //!
 //! **A worker thread** calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts
 //! and no other file. Seccomp leaves it file operations on handles, and refuses new threads, programs,
-//! sockets and executable pages. A layer counts as enforced only after a [`Canary`] has shown that it refuses
+//! sockets and executable pages. A layer counts as enforced only after a [`CanaryFile`] has shown that it refuses
 //! an attempt that worked earlier. The returned [`ProvenThread`] carries the [`Posture`] for audit rows, and
 //! repeats the proof before each call.
 //!
@@ -26,10 +26,10 @@
 //! ```no_run
 //! use std::{os::fd::OwnedFd, path::Path, sync::Arc, thread};
 //! use portcullis_confine::{
-//!     Canary, MountAccess, MountRule, Requirement, ThreadConfinement, confine_current_thread,
+//!     CanaryFile, MountAccess, MountRule, Requirement, ThreadConfinement, confine_current_thread,
 //! };
 //!
-//! let canary = Canary::create(Path::new("/var/lib/portcullis"))?;
+//! let canary = CanaryFile::create(Path::new("/var/lib/portcullis"))?;
 //! let shared: Arc<OwnedFd> = Arc::new(std::fs::File::open("/srv/agents/shared")?.into());
 //! let rules = ThreadConfinement {
 //!     landlock: Requirement::Required,
@@ -83,7 +83,7 @@ pub use rules::{
 };
 
 pub use {
-    canary::Canary,
+    canary::CanaryFile,
     cgroup::{CgroupError, ControlGroup, GroupProof, prove_group},
     changes::{ChangeListener, ChangeOperation, PathArgument, PendingChange},
     environment::take_variable,

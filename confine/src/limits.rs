@@ -1,7 +1,7 @@
 //! Lowers the limits of a process irrevocably, and proves that they cannot be raised again.
 //!
-//! Nothing here raises a limit: a lower limit is kept. The limit of descriptors ends at least one below the
-//! hard limit, so that its proof has a control.
+//! This module never raises a limit. It sets the limit of descriptors at least one below the hard limit, so that
+//! the control can first raise it by one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -28,7 +28,7 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
     if before != SyscallOutcome::Succeeded {
         return Err(ConfineError::NegativeControl {
             layer: Layer::Limits,
-            canary: RAISE_CANARY,
+            probe: RAISE_PROBE,
             observed: before,
         });
     }
@@ -56,17 +56,12 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     if observed != expected {
         return Err(ConfineError::NotRefused {
             layer: Layer::Limits,
-            canary: RAISE_CANARY,
+            probe: RAISE_PROBE,
             expected,
             observed,
         });
     }
-    Ok(Evidence {
-        layer: Layer::Limits,
-        canary: RAISE_CANARY.into(),
-        before: control.before,
-        after: observed,
-    })
+    Ok(Evidence { layer: Layer::Limits, probe: RAISE_PROBE.into(), before: control.before, after: observed })
 }
 
 /// Limits the processes and threads of this process's user, if the kernel counts only the processes of the
@@ -95,7 +90,7 @@ pub(crate) fn bound_processes(
     if before == SyscallOutcome::Succeeded && after == SyscallOutcome::Failed(libc::EAGAIN) {
         // Lower the hard limit too, so that the process can never raise it again.
         lower_limit(process_limit, Some(process_limit))?;
-        return Ok(Some(Evidence { layer: Layer::Limits, canary: START_CANARY.into(), before, after }));
+        return Ok(Some(Evidence { layer: Layer::Limits, probe: START_PROBE.into(), before, after }));
     }
     setrlimit(Resource::Nproc, original_limits)
         .map_err(|errno| ConfineError::LimitApply { limit: "processes", source: errno.into() })?;
@@ -118,6 +113,6 @@ fn try_set_limit(resource: Resource, value: u64) -> SyscallOutcome {
 /// processes has more.
 const TRIAL_PROCESSES: u64 = 8;
 
-const START_CANARY: &str = "start a process where its user may have one";
+const START_PROBE: &str = "start a process where its user may have one";
 
-const RAISE_CANARY: &str = "allow itself one descriptor more";
+const RAISE_PROBE: &str = "allow itself one descriptor more";

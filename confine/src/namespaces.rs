@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, ProcessUser,
+    BuiltTree, CanaryFile, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, ProcessUser,
     SingleThreaded, SyscallOutcome,
     file_tree::{PreparedTree, TreeUnavailable},
     process::{Fork, become_user, fork},
@@ -24,11 +24,11 @@ use crate::{
 };
 
 mod advice;
-mod attempt;
 pub(crate) mod id_map;
 mod loopback;
+mod probe;
 
-use attempt::NamespaceAttempt;
+use probe::NamespaceProbe;
 
 /// The separate user of a file tree, other than the owner of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -137,7 +137,7 @@ impl Namespaces {
             namespaces.separate_user = id_map::create(one_thread, owner, other).ok().map(|map| (other, map));
         }
         if namespaces.requested.contains(&Layer::PidNamespace) {
-            namespaces.outer_visibility = attempt::find(namespaces.outer_process);
+            namespaces.outer_visibility = probe::try_find_process(namespaces.outer_process);
             if let Err(error) = sys::unshare(UnshareFlags::NEWPID, one_thread) {
                 namespaces
                     .report_missing(Layer::PidNamespace, advice::namespace(Layer::PidNamespace, &error));
@@ -165,13 +165,13 @@ impl Namespaces {
     pub fn enter(
         mut self,
         one_thread: &SingleThreaded,
-        canary: &Canary,
+        canary: &CanaryFile,
         tree: &FileTree,
         listen: Option<u16>,
     ) -> Result<NamespacedProcess, ConfineError> {
         let mut listener = listen.map(|_| Err(ListenerError::NoNamespace));
         if self.requested.contains(&Layer::PidNamespace) {
-            let attempt = NamespaceAttempt::outer_process(self.outer_process);
+            let attempt = NamespaceProbe::outer_process(self.outer_process);
             let evidence = attempt.proof(Layer::PidNamespace, self.outer_visibility)?;
             self.report(Layer::PidNamespace, LayerStatus::Enforced, vec![evidence]);
         }
@@ -184,7 +184,7 @@ impl Namespaces {
                 let attempts = self.enter_layer(layer, || {
                     sys::unshare(flag, one_thread)?;
                     // A new UTS namespace keeps the old name, so the proof needs a new one.
-                    if layer == Layer::UtsNamespace { attempt::rename_machine() } else { Ok(()) }
+                    if layer == Layer::UtsNamespace { probe::rename_machine() } else { Ok(()) }
                 })?;
                 if let (Layer::NetNamespace, Some(port), Some(attempts)) = (layer, listen, attempts) {
                     listener = Some(self.listen(port, &attempts)?);
@@ -211,7 +211,7 @@ impl Namespaces {
     fn listen(
         &mut self,
         port: u16,
-        attempts: &[(NamespaceAttempt, SyscallOutcome)],
+        attempts: &[(NamespaceProbe, SyscallOutcome)],
     ) -> Result<Result<OwnedFd, ListenerError>, ConfineError> {
         let listener = match loopback::listen(port) {
             Ok(listener) => listener,
@@ -231,15 +231,15 @@ impl Namespaces {
         &mut self,
         layer: Layer,
         enter: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Option<Vec<(NamespaceAttempt, SyscallOutcome)>>, ConfineError> {
-        let attempts = match NamespaceAttempt::for_layer(layer) {
+    ) -> Result<Option<Vec<(NamespaceProbe, SyscallOutcome)>>, ConfineError> {
+        let attempts = match NamespaceProbe::for_layer(layer) {
             Ok(attempts) => attempts,
             Err(error) => {
                 self.report_missing(layer, format!("nothing here can prove it ({error})"));
                 return Ok(None);
             }
         };
-        let before: Vec<SyscallOutcome> = attempts.iter().map(NamespaceAttempt::run).collect();
+        let before: Vec<SyscallOutcome> = attempts.iter().map(NamespaceProbe::run).collect();
         if before.first() != Some(&SyscallOutcome::Succeeded) {
             self.report_missing(
                 layer,
@@ -263,7 +263,7 @@ impl Namespaces {
     fn enter_tree(
         &mut self,
         one_thread: &SingleThreaded,
-        canary: &Canary,
+        canary: &CanaryFile,
         tree: &FileTree,
     ) -> Result<Option<BuiltTree>, ConfineError> {
         let layer = Layer::MountNamespace;
@@ -365,12 +365,12 @@ enum UnprovableTree {
 }
 
 /// The attempts that prove a file tree, each with its earlier outcome.
-fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOutcome)>, UnprovableTree> {
-    let root = NamespaceAttempt::root_folder().map_err(UnprovableTree::Root)?;
+fn attempts_on_tree(canary: &CanaryFile) -> Result<Vec<(NamespaceProbe, SyscallOutcome)>, UnprovableTree> {
+    let root = NamespaceProbe::root_folder().map_err(UnprovableTree::Root)?;
     let before = root.run();
     let mut attempts = vec![(root, before)];
     let path = canary.path().map_err(UnprovableTree::NoPath)?;
-    let state = NamespaceAttempt::state_by_path(path);
+    let state = NamespaceProbe::state_by_path(path);
     match state.run() {
         // A process of another user than the sidecar's is refused in any case, so rely only on the attempt on
         // the root folder.

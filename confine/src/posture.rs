@@ -171,7 +171,8 @@ pub struct Evidence {
     /// The layer that the attempt gives evidence for.
     pub layer: Layer,
     /// The attempt, e.g. `open a file of the state folder for reading`.
-    pub canary: Cow<'static, str>,
+    #[serde(rename = "canary")]
+    pub probe: Cow<'static, str>,
     /// The outcome before the layer was applied.
     pub before: SyscallOutcome,
     /// The outcome under the layer.

@@ -112,7 +112,7 @@ fn apply_layer(
     for probe in probes.filter(|probe| has_parent || **probe != Probe::SignalParent) {
         let observed = rules.canary.attempt(*probe);
         if !probe.is_valid_control(observed) {
-            return Err(ConfineError::NegativeControl { layer, canary: probe.describe(), observed });
+            return Err(ConfineError::NegativeControl { layer, probe: probe.describe(), observed });
         }
         controls.push((*probe, observed));
     }
@@ -123,12 +123,12 @@ fn apply_layer(
         if observed != probe.refusal() {
             return Err(ConfineError::NotRefused {
                 layer,
-                canary: probe.describe(),
+                probe: probe.describe(),
                 expected: probe.refusal(),
                 observed,
             });
         }
-        evidence.push(Evidence { layer, canary: probe.describe().into(), before, after: observed });
+        evidence.push(Evidence { layer, probe: probe.describe().into(), before, after: observed });
     }
     Ok(LayerReport { layer, status, evidence })
 }

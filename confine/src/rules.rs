@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use crate::{Canary, Layer};
+use crate::{CanaryFile, Layer};
 
 /// The confinement of one worker thread.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct ThreadConfinement {
     /// no mounts, and its filter refuses to open files.
     pub network: Option<NetworkRules>,
     /// The target of the attempts whose refusal proves each layer.
-    pub canary: Canary,
+    pub canary: CanaryFile,
 }
 
 impl ThreadConfinement {
@@ -98,7 +98,7 @@ pub struct ProcessConfinement {
     /// The limits of the process.
     pub limits: ProcessLimits,
     /// The target of the attempts whose refusal proves each layer.
-    pub canary: Canary,
+    pub canary: CanaryFile,
 }
 
 impl ProcessConfinement {

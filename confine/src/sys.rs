@@ -16,7 +16,7 @@ use crate::{SingleThreaded, SyscallOutcome};
 /// A system call that does no harm even if it is not refused: its arguments are null pointers, sizes of zero, or
 /// invalid numbers. Only the `errno` matters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum HarmlessCall {
+pub(crate) enum ProbeSyscall {
     /// The program is a null pointer. If not refused, the call gives `EFAULT`, or the error of an empty name on newer
     /// kernels.
     Execve,
@@ -129,15 +129,15 @@ impl TestCall {
 }
 
 /// Makes the call and returns its outcome.
-pub(crate) fn attempt(call: HarmlessCall) -> SyscallOutcome {
+pub(crate) fn attempt(call: ProbeSyscall) -> SyscallOutcome {
     let (number, args) = match call {
-        HarmlessCall::Execve => (libc::SYS_execve, [0; 4]),
-        HarmlessCall::Clone3 => (libc::SYS_clone3, [0; 4]),
-        HarmlessCall::DropUnknownCapability => {
+        ProbeSyscall::Execve => (libc::SYS_execve, [0; 4]),
+        ProbeSyscall::Clone3 => (libc::SYS_clone3, [0; 4]),
+        ProbeSyscall::DropUnknownCapability => {
             (libc::SYS_prctl, [libc::PR_CAPBSET_DROP.into(), UNKNOWN_CAPABILITY, 0, 0])
         }
         #[cfg(test)]
-        HarmlessCall::Test(call) => test_call(call),
+        ProbeSyscall::Test(call) => test_call(call),
     };
     // SAFETY: every row of the table passes null or invalid pointers, zero lengths, and numbers with which the call
     // fails or changes nothing. The kernel neither reads nor writes our memory, nor changes this process.

@@ -21,14 +21,14 @@ pub(crate) use portcullis_testing::enter_stock_container;
 use portcullis_testing::kernel_is_required;
 
 use crate::{
-    Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
+    CanaryFile, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
     confine_current_thread, probe_kernel,
 };
 
 /// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
 pub(crate) struct ConfineFixture {
     root: TempDir,
-    canary: Canary,
+    canary: CanaryFile,
 }
 
 impl ConfineFixture {
@@ -40,7 +40,7 @@ impl ConfineFixture {
         for file in ["read/file", "write/file", "outside/secret"] {
             std::fs::write(root.path().join(file), file).unwrap();
         }
-        let canary = Canary::create(&root.path().join("state")).unwrap();
+        let canary = CanaryFile::create(&root.path().join("state")).unwrap();
         Self { root, canary }
     }
 
@@ -52,7 +52,7 @@ impl ConfineFixture {
         Arc::new(File::open(self.path(relative)).unwrap().into())
     }
 
-    pub(crate) fn canary(&self) -> Canary {
+    pub(crate) fn canary(&self) -> CanaryFile {
         self.canary.clone()
     }
 

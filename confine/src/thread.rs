@@ -6,8 +6,8 @@
 use std::{marker::PhantomData, thread};
 
 use crate::{
-    Canary, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, SyscallOutcome,
-    ThreadConfinement,
+    CanaryFile, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement,
+    SyscallOutcome, ThreadConfinement,
     canary::{OtherPort, Probe},
     landlock, probe_kernel, seccomp,
 };
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ProvenThread {
     posture: Posture,
-    canary: Canary,
+    canary: CanaryFile,
     /// The attempts that are made before each call.
     per_call_probes: Vec<Probe>,
     /// Makes the type neither `Send` nor `Sync`: on another thread, it would vouch for the wrong thread.
@@ -154,7 +154,7 @@ fn negative_control(
         if !probe.is_valid_control(observed) {
             return Err(ConfineError::NegativeControl {
                 layer: probe.layer(),
-                canary: probe.describe(),
+                probe: probe.describe(),
                 observed,
             });
         }
@@ -172,7 +172,7 @@ fn prove<'a>(
     for &(probe, before) in controls {
         let after = rules.canary.attempt(probe);
         require_refused(probe, after)?;
-        evidence.push(Evidence { layer: probe.layer(), canary: probe.describe().into(), before, after });
+        evidence.push(Evidence { layer: probe.layer(), probe: probe.describe().into(), before, after });
     }
     Ok(evidence)
 }
@@ -183,7 +183,7 @@ fn require_refused(probe: Probe, observed: SyscallOutcome) -> Result<(), Confine
     }
     Err(ConfineError::NotRefused {
         layer: probe.layer(),
-        canary: probe.describe(),
+        probe: probe.describe(),
         expected: probe.refusal(),
         observed,
     })

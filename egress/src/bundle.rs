@@ -5,17 +5,17 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::{EgressError, SystemRoots};
 
-/// Returns the machine's certificates and those of `extra_pems` in PEM form, without duplicates. Reads them like
+/// Returns the machine's certificates and those of `extra_ca_pems` in PEM form, without duplicates. Reads them like
 /// [`crate::TrustedRoots::read`].
 ///
 /// # Errors
 /// See [`crate::TrustedRoots::read`].
-pub fn certificate_bundle(system: SystemRoots, extra_pems: &[&[u8]]) -> Result<String, EgressError> {
+pub fn certificate_bundle(system: SystemRoots, extra_ca_pems: &[&[u8]]) -> Result<String, EgressError> {
     let mut certificates = match system {
         SystemRoots::Trust => rustls_native_certs::load_native_certs().certs,
-        SystemRoots::Leave => Vec::new(),
+        SystemRoots::Ignore => Vec::new(),
     };
-    for text in extra_pems {
+    for text in extra_ca_pems {
         for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
             let certificate =
                 certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
@@ -62,7 +62,7 @@ mod tests {
         };
         let (first, second) = (make(), make());
         let both = format!("{first}{second}");
-        let bundle = certificate_bundle(SystemRoots::Leave, &[first.as_bytes(), both.as_bytes()]).unwrap();
+        let bundle = certificate_bundle(SystemRoots::Ignore, &[first.as_bytes(), both.as_bytes()]).unwrap();
         let read = |text: &str| -> Vec<Vec<u8>> {
             let all = CertificateDer::pem_slice_iter(text.as_bytes());
             let mut all: Vec<Vec<u8>> = all.map(|certificate| certificate.unwrap().to_vec()).collect();
@@ -71,6 +71,6 @@ mod tests {
         };
         assert_eq!(read(&bundle), read(&both));
         assert!(bundle.lines().all(|line| line.len() <= LINE_CHARS));
-        assert!(matches!(certificate_bundle(SystemRoots::Leave, &[]), Err(EgressError::NoRoots)));
+        assert!(matches!(certificate_bundle(SystemRoots::Ignore, &[]), Err(EgressError::NoRoots)));
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{Canary, ConfineError, Requirement};
+use portcullis_confine::{CanaryFile, ConfineError, Requirement};
 use tempfile::TempDir;
 use url::{Host, Url};
 
@@ -56,7 +56,7 @@ pub enum DialError {
     Folder(#[source] io::Error),
     /// The canary could not be created.
     #[error("cannot prepare the proof of confinement")]
-    Canary(#[source] ConfineError),
+    CanaryFile(#[source] ConfineError),
     /// The thread could not be started.
     #[error(transparent)]
     Start(#[from] EgressError),
@@ -112,16 +112,16 @@ fn start(
     needs_names: bool,
 ) -> Result<Egress, DialError> {
     let canary = match (&settings.folder, temporary.get()) {
-        (Some(path), _) => Canary::create(path),
-        (None, Some(folder)) => Canary::create(folder.path()),
+        (Some(path), _) => CanaryFile::create(path),
+        (None, Some(folder)) => CanaryFile::create(folder.path()),
         (None, None) => {
             // `LazyEgress` runs one start at a time, so no other start has stored a folder since `get`.
             let folder = tempfile::tempdir().map_err(DialError::Folder)?;
-            Canary::create(temporary.get_or_init(|| folder).path())
+            CanaryFile::create(temporary.get_or_init(|| folder).path())
         }
     };
     Ok(Egress::start(EgressConfig {
-        canary: canary.map_err(DialError::Canary)?,
+        canary: canary.map_err(DialError::CanaryFile)?,
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,

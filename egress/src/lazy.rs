@@ -47,7 +47,7 @@ mod tests {
         sync::atomic::{AtomicUsize, Ordering},
     };
 
-    use portcullis_confine::{Canary, Requirement};
+    use portcullis_confine::{CanaryFile, Requirement};
 
     use super::*;
     use crate::{DnsConfig, EgressConfig, TrustedRoots};
@@ -63,7 +63,7 @@ mod tests {
                     return Err(EgressError::NoRoots);
                 }
                 Egress::start(EgressConfig {
-                    canary: Canary::create(folder.path()).unwrap(),
+                    canary: CanaryFile::create(folder.path()).unwrap(),
                     landlock: Requirement::Waived,
                     seccomp: Requirement::Waived,
                     ports: BTreeSet::new(),

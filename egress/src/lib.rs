@@ -29,13 +29,13 @@
 //! ```no_run
 //! # async fn example(judge: std::sync::Arc<dyn portcullis_egress::Judge>) -> Result<(), Box<dyn std::error::Error>> {
 //! use std::{num::NonZeroUsize, path::Path};
-//! use portcullis_confine::{Canary, Requirement};
+//! use portcullis_confine::{CanaryFile, Requirement};
 //! use portcullis_egress::{
 //!     CancellationToken, Egress, EgressConfig, DnsConfig, Request, SystemRoots, TrustedRoots,
 //! };
 //!
 //! let egress = Egress::start(EgressConfig {
-//!     canary: Canary::create(Path::new("/var/lib/portcullis"))?,
+//!     canary: CanaryFile::create(Path::new("/var/lib/portcullis"))?,
 //!     landlock: Requirement::Required,
 //!     seccomp: Requirement::Required,
 //!     ports: [443].into(),
@@ -92,7 +92,7 @@ pub use limits::RequestLimits;
 pub use redact::redact_text;
 pub use request::{Request, Response, is_reserved_header};
 pub use resolve::DnsConfig;
-pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
+pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca_file};
 pub use stream::StreamedResponse;
 pub use thread::{Egress, EgressConfig};
 pub use tunnel::{TunnelEnd, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch};

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use portcullis_confine::bounded::{self, LastLink};
+use portcullis_confine::bounded::{self, FinalSymlink};
 use rustls::{
     ClientConfig, RootCertStore,
     client::Resumption,
@@ -20,8 +20,8 @@ pub const MAX_CA_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// If the file cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
-pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
-    bounded::read_bytes(bounded::open_regular(path, LastLink::Follow)?, MAX_CA_BYTES)
+pub fn read_ca_file(path: &Path) -> io::Result<Vec<u8>> {
+    bounded::read_bytes(bounded::open_regular(path, FinalSymlink::Follow)?, MAX_CA_BYTES)
 }
 
 /// The trusted certificates. Cheap to clone.
@@ -34,21 +34,21 @@ pub enum SystemRoots {
     /// The machine's certificates are trusted. `SSL_CERT_FILE` and `SSL_CERT_DIR` replace them.
     Trust,
     /// Only certificates that the caller adds are trusted.
-    Leave,
+    Ignore,
 }
 
 impl TrustedRoots {
-    /// Reads the machine's certificates, and adds those of `extra_pems`, which are texts in PEM form (RFC 7468). An
-    /// unreadable certificate of the machine is skipped, as in other programs; in `extra_pems` it is an error.
+    /// Reads the machine's certificates, and adds those of `extra_ca_pems`, which are texts in PEM form (RFC 7468). An
+    /// unreadable certificate of the machine is skipped, as in other programs; in `extra_ca_pems` it is an error.
     ///
     /// # Errors
-    /// [`EgressError::Root`] for one of `extra_pems`, and [`EgressError::NoRoots`] if no certificate remains.
-    pub fn read(system: SystemRoots, extra_pems: &[&[u8]]) -> Result<Self, EgressError> {
+    /// [`EgressError::Root`] for one of `extra_ca_pems`, and [`EgressError::NoRoots`] if no certificate remains.
+    pub fn read(system: SystemRoots, extra_ca_pems: &[&[u8]]) -> Result<Self, EgressError> {
         let mut store = RootCertStore::empty();
         if system == SystemRoots::Trust {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
-        for text in extra_pems {
+        for text in extra_ca_pems {
             for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
                 let certificate =
                     certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn no_certificate_at_all_is_an_error() {
-        assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[]), Err(EgressError::NoRoots)));
-        assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[b"text"]), Err(EgressError::NoRoots)));
+        assert!(matches!(TrustedRoots::read(SystemRoots::Ignore, &[]), Err(EgressError::NoRoots)));
+        assert!(matches!(TrustedRoots::read(SystemRoots::Ignore, &[b"text"]), Err(EgressError::NoRoots)));
     }
 
     #[test]
@@ -110,18 +110,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, fifo) = (folder.path().join("file"), folder.path().join("fifo"));
         std::fs::write(&file, "text").unwrap();
-        assert_eq!(read_ca(&file).unwrap(), b"text");
+        assert_eq!(read_ca_file(&file).unwrap(), b"text");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
         for refused in [&fifo, folder.path()] {
-            assert_eq!(read_ca(refused).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{refused:?}");
+            assert_eq!(read_ca_file(refused).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{refused:?}");
         }
-        assert_eq!(read_ca(&folder.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(read_ca_file(&folder.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn a_damaged_extra_certificate_is_an_error() {
         let text: &[u8] = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let error = TrustedRoots::read(SystemRoots::Leave, &[text]).unwrap_err();
+        let error = TrustedRoots::read(SystemRoots::Ignore, &[text]).unwrap_err();
         assert!(matches!(error, EgressError::Root { index: 0, .. }), "{error}");
     }
 }

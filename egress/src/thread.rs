@@ -19,7 +19,7 @@ use std::{
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use portcullis_confine::{
-    Canary, NetworkRules, Posture, ProvenThread, Requirement, ThreadConfinement, confine_current_thread,
+    CanaryFile, NetworkRules, Posture, ProvenThread, Requirement, ThreadConfinement, confine_current_thread,
 };
 use rustls::ClientConfig;
 use tokio::{
@@ -48,7 +48,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct EgressConfig {
     /// The file that threads under Landlock must fail to open, which proves their confinement.
-    pub canary: Canary,
+    pub canary: CanaryFile,
     /// Whether the threads must have Landlock, which bounds the ports.
     pub landlock: Requirement,
     /// Whether the threads must have the system-call filter, which refuses other protocols, files and programs.

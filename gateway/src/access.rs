@@ -11,7 +11,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorCode},
 };
 
@@ -69,10 +69,10 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
     }
 }
 
-impl FromRequestParts<Arc<Core>> for Identity {
+impl FromRequestParts<Arc<GatewayState>> for Identity {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, core: &Arc<GatewayState>) -> Result<Self, ApiError> {
         let hash = TokenHash::from_request_parts(parts, core).await?;
         Self::of_token(core, &hash).await
     }
@@ -87,7 +87,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`ErrorCode::Unauthorized`] for an unknown token.
-    pub(crate) async fn of_token(core: &Core, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
+    pub(crate) async fn of_token(core: &GatewayState, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
         // Look up the hash, so that the time of the comparison reveals nothing about a token.
         let found = core.store.find_token(hash).await?;
         let token = found.ok_or_else(|| unauthorized("the token is unknown"))?;
@@ -126,7 +126,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
-    pub(crate) async fn sees_space(&self, core: &Core, space: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn sees_space(&self, core: &GatewayState, space: &str) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
             Self::User(id) | Self::Agent(id) => core.store.is_member(space, id).await,
@@ -137,14 +137,14 @@ impl Identity {
     /// # Errors
     /// [`ErrorCode::NotFound`] if the caller may not see the space, so that its existence stays
     /// hidden.
-    pub(crate) async fn ensure_sees_space(&self, core: &Core, space: &str) -> Result<(), ApiError> {
+    pub(crate) async fn ensure_sees_space(&self, core: &GatewayState, space: &str) -> Result<(), ApiError> {
         if self.sees_space(core, space).await? { Ok(()) } else { Err(ApiError::not_found("space", space)) }
     }
 
     /// # Errors
     /// [`ErrorCode::NotFound`], unless the caller may see what the agent does. The operator, the
     /// agent itself and a user who shares a space with it may.
-    pub(crate) async fn ensure_sees_agent(&self, core: &Core, agent: &str) -> Result<(), ApiError> {
+    pub(crate) async fn ensure_sees_agent(&self, core: &GatewayState, agent: &str) -> Result<(), ApiError> {
         let sees = match self {
             Self::Admin => true,
             Self::Agent(id) => id == agent,
@@ -165,7 +165,11 @@ impl Identity {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
-    pub(crate) async fn sees_run(&self, core: &Core, (run, agent): (&str, &str)) -> Result<bool, StoreError> {
+    pub(crate) async fn sees_run(
+        &self,
+        core: &GatewayState,
+        (run, agent): (&str, &str),
+    ) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
             Self::Agent(id) => Ok(id == agent),
@@ -178,7 +182,7 @@ impl Identity {
     /// [`ErrorCode::NotFound`], unless the caller may see this run.
     pub(crate) async fn ensure_sees_run(
         &self,
-        core: &Core,
+        core: &GatewayState,
         (run, agent): (&str, &str),
     ) -> Result<(), ApiError> {
         let sees = self.sees_run(core, (run, agent)).await?;
@@ -192,7 +196,7 @@ impl Identity {
     /// [`ErrorCode::NotFound`] if the caller may not see the agent.
     pub(crate) async fn listed_agent(
         &self,
-        core: &Core,
+        core: &GatewayState,
         asked: Option<String>,
     ) -> Result<Option<String>, ApiError> {
         match (self, asked) {
@@ -231,13 +235,13 @@ impl Identity {
 
 /// Filters a listing over all agents for a caller. Looks up each agent once.
 pub(crate) struct VisibleRuns<'a> {
-    core: &'a Core,
+    core: &'a GatewayState,
     caller: &'a Identity,
     known: HashMap<String, bool>,
 }
 
 impl<'a> VisibleRuns<'a> {
-    pub(crate) fn new(core: &'a Core, caller: &'a Identity) -> Self {
+    pub(crate) fn new(core: &'a GatewayState, caller: &'a Identity) -> Self {
         Self { core, caller, known: HashMap::new() }
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     agent_servers::AgentServers,
-    core::Core,
+    core::GatewayState,
     error::{ApiError, GatewayError},
     from_store,
 };
@@ -41,7 +41,10 @@ pub(crate) fn read(tools: &[Value]) -> Result<AgentTools, ApiError> {
 ///
 /// # Errors
 /// Same as [`read`] and [`add`].
-pub(crate) fn registry_of(core: &Core, tools: &[Value]) -> Result<(ToolRegistry, AgentTools), ApiError> {
+pub(crate) fn registry_of(
+    core: &GatewayState,
+    tools: &[Value],
+) -> Result<(ToolRegistry, AgentTools), ApiError> {
     let tools = read(tools)?;
     // Fork the registry: two agents may use one name for different tools.
     let registry = core.registry.fork();

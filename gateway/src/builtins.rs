@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::cycle::CycleSpace;
 
-pub(crate) use arguments::MAX_TEXT;
+pub(crate) use arguments::MAX_TEXT_CHARS;
 pub(crate) use messages::post;
 
 /// The tool that enters a space.

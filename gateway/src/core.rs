@@ -1,16 +1,16 @@
-//! [`Core`]: the parts of a gateway that requests and cycles share.
+//! [`GatewayState`]: the parts of a gateway that requests and cycles share.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use portcullis_agent::{Provider, ProviderError};
 use portcullis_runs::{ModelIdentity, Runs, now};
-use portcullis_store::{Applied, Change, GatewayStore, Json, NewEvent, StoreError};
+use portcullis_store::{Change, ChangeResult, GatewayStore, Json, NewEvent, StoreError};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::{CancellationToken, async_trait, random_hex};
 use serde::Serialize;
 
 use crate::{
-    allowance::MessageAllowance, audit_rows::RunAuditRows, cycles::Cycles, hub::EventHub,
+    allowance::MessageAllowance, audit_rows::RunAuditRows, cycles::CycleScheduler, hub::EventHub,
     readership::Readerships, topic,
 };
 
@@ -44,13 +44,13 @@ impl fmt::Debug for ChosenModel {
 }
 
 /// The parts of a gateway that requests and cycles share.
-pub(crate) struct Core {
+pub(crate) struct GatewayState {
     pub(crate) store: Arc<dyn GatewayStore>,
     pub(crate) runs: Runs,
     pub(crate) registry: Arc<ToolRegistry>,
     pub(crate) models: Arc<dyn Models>,
     pub(crate) hub: EventHub,
-    pub(crate) cycles: Cycles,
+    pub(crate) cycles: CycleScheduler,
     pub(crate) readerships: Readerships,
     pub(crate) allowance: MessageAllowance,
     /// The folder that the runs work on, as the operator names it.
@@ -61,21 +61,21 @@ pub(crate) struct Core {
     pub(crate) stop: CancellationToken,
 }
 
-impl Core {
+impl GatewayState {
     /// Makes these changes in one transaction, and waits until readers can have their events.
     ///
     /// # Errors
     /// [`StoreError`]. Then nothing is changed.
-    pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
+    pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<Vec<ChangeResult>, StoreError> {
         let applied = self.store.apply(changes).await?;
         self.show(&applied).await;
         Ok(applied)
     }
 
     /// Waits until readers can have the events among these changes.
-    pub(crate) async fn show(&self, applied: &[Applied]) {
+    pub(crate) async fn show(&self, applied: &[ChangeResult]) {
         let written = applied.iter().filter_map(|applied| match applied {
-            Applied::Event { id } => Some(*id),
+            ChangeResult::Event { id } => Some(*id),
             _ => None,
         });
         let Some(last) = written.max() else { return };

@@ -1,4 +1,4 @@
-//! [`Cycles`]: wakes the agents whose inboxes have entries, and resumes interrupted runs.
+//! [`CycleScheduler`]: wakes the agents whose inboxes have entries, and resumes interrupted runs.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
+use crate::{AGENT_PREFIX, core::GatewayState, cycle, error::ApiError};
 
 /// The maximum number of concurrent cycles: 256. Further agents wait.
 const MAX_CYCLES: usize = 256;
@@ -34,13 +34,13 @@ const PAGE_ROWS: u32 = 100;
 
 /// The agents with a running cycle.
 #[derive(Debug)]
-pub(crate) struct Cycles {
+pub(crate) struct CycleScheduler {
     wake: Notify,
     active: Mutex<HashSet<String>>,
     slots: Arc<Semaphore>,
 }
 
-impl Default for Cycles {
+impl Default for CycleScheduler {
     fn default() -> Self {
         Self { wake: Notify::new(), active: Mutex::default(), slots: Arc::new(Semaphore::new(MAX_CYCLES)) }
     }
@@ -48,7 +48,7 @@ impl Default for Cycles {
 
 /// Prevents a second cycle of an agent until it is dropped.
 struct ActiveAgent {
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     id: String,
 }
 
@@ -60,7 +60,7 @@ impl Drop for ActiveAgent {
     }
 }
 
-impl Cycles {
+impl CycleScheduler {
     /// Signals that an inbox may have an entry.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
@@ -72,9 +72,9 @@ impl Cycles {
     }
 }
 
-/// Wakes agents until the gateway stops. Cycles then stop at their current step, and a later process resumes
+/// Wakes agents until the gateway stops. CycleScheduler then stop at their current step, and a later process resumes
 /// them.
-pub(crate) async fn run(core: &Arc<Core>) {
+pub(crate) async fn run(core: &Arc<GatewayState>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
     while !core.stop.is_cancelled() {
@@ -103,7 +103,7 @@ fn report(result: Result<(), StoreError>) {
 }
 
 /// Begins a cycle of each agent whose inbox has entries.
-async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+async fn wake_agents(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
     // Due plans become inbox entries, so take them before reading the inboxes.
     core.store.take_due_plans(now(), PAGE_ROWS).await?;
     let mut after = None;
@@ -124,7 +124,7 @@ async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), S
 }
 
 /// Resumes the runs of agents that no process drives.
-async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+async fn resume_interrupted(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
     let filter = RunFilter { is_open: Some(true), ..RunFilter::default() };
     let mut after = None;
     loop {
@@ -146,7 +146,7 @@ async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Resul
 }
 
 /// Starts a cycle of an agent, unless one is running: it drives `run`, or else a run from the agent's inbox.
-fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
+fn start(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
     // Mark the agent as active before it has a slot, so that it does not queue twice.
     if !core.cycles.active.lock().insert(agent.clone()) {
         return;
@@ -173,7 +173,7 @@ fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<
     });
 }
 
-async fn work(core: &Arc<Core>, agent: &str, run: Option<RunId>) -> Result<(), ApiError> {
+async fn work(core: &Arc<GatewayState>, agent: &str, run: Option<RunId>) -> Result<(), ApiError> {
     let Some(agent) = agent_of(core, agent).await? else { return Ok(()) };
     let run = match run {
         Some(run) => Some(run),
@@ -187,7 +187,7 @@ async fn work(core: &Arc<Core>, agent: &str, run: Option<RunId>) -> Result<(), A
 
 /// Returns the agent with this id. If the agent was removed, empties its inbox so that it does not wake
 /// again, and returns `None`.
-async fn agent_of(core: &Core, id: &str) -> Result<Option<Participant>, ApiError> {
+async fn agent_of(core: &GatewayState, id: &str) -> Result<Option<Participant>, ApiError> {
     match core.store.participant(id).await {
         Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),
         Ok(_) | Err(StoreError::NotFound { .. }) => {

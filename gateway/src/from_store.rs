@@ -125,7 +125,7 @@ pub(crate) fn run_step(step: store::Step) -> RunStep {
     RunStep {
         kind: step.kind,
         summary: step.summary,
-        started_at: time(step.begun),
+        started_at: time(step.started_at),
         finished_at: time(step.finished),
     }
 }

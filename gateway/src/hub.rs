@@ -220,8 +220,10 @@ impl EventHub {
     /// Returns the unfinished streams of a topic, for a reader that begins now.
     pub(crate) fn streams(&self, topic: &str) -> Vec<LiveEvent> {
         let streams = self.streams.lock();
-        let of_topic = streams.iter().filter(|(_, stream)| stream.topics.iter().any(|of| of == topic));
-        of_topic.map(|(message, stream)| streaming(message, &stream.topics, 0, &stream.text)).collect()
+        let topic_streams = streams
+            .iter()
+            .filter(|(_, stream)| stream.topics.iter().any(|stream_topic| stream_topic == topic));
+        topic_streams.map(|(message, stream)| streaming(message, &stream.topics, 0, &stream.text)).collect()
     }
 }
 

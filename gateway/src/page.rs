@@ -12,7 +12,7 @@ use axum::{
 };
 
 use crate::{
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorCode},
 };
 
@@ -28,11 +28,11 @@ const SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
 /// The routes of the page.
-pub(crate) fn router() -> Router<Arc<Core>> {
+pub(crate) fn router() -> Router<Arc<GatewayState>> {
     Router::new().route("/", get(async || file("index.html"))).route("/assets/{*path}", get(asset))
 }
 
-async fn asset(State(core): State<Arc<Core>>, Path(path): Path<String>) -> Response {
+async fn asset(State(core): State<Arc<GatewayState>>, Path(path): Path<String>) -> Response {
     if path == EXTENSIONS {
         let script = core.extensions.clone().unwrap_or_default();
         return with_headers(script.into_response(), "text/javascript");

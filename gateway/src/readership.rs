@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     access::{Identity, TokenHash},
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorCode},
     topic,
 };
@@ -68,7 +68,7 @@ impl Readerships {
 
 /// The right of one reader. Dropping it releases the reader's stream from its token's count.
 pub(crate) struct Readership {
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
     changes: watch::Receiver<()>,
@@ -83,7 +83,7 @@ impl Readership {
     /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`] for a subject that the reader does not see,
     /// [`ErrorCode::TooMany`].
     pub(crate) async fn new(
-        core: Arc<Core>,
+        core: Arc<GatewayState>,
         token: TokenHash,
         subject: StreamSubject,
     ) -> Result<Self, ApiError> {
@@ -155,7 +155,11 @@ impl Drop for Readership {
 ///
 /// # Errors
 /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`].
-async fn check(core: &Core, token: &TokenHash, subject: &StreamSubject) -> Result<Identity, ApiError> {
+async fn check(
+    core: &GatewayState,
+    token: &TokenHash,
+    subject: &StreamSubject,
+) -> Result<Identity, ApiError> {
     let identity = Identity::of_token(core, token).await?;
     match subject {
         StreamSubject::Space(id) => {

@@ -43,7 +43,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorCode},
     page,
 };
@@ -71,7 +71,7 @@ impl Modify for BearerTokens {
 }
 
 /// Returns the routes with their description in OpenAPI 3.1.
-fn described() -> OpenApiRouter<Arc<Core>> {
+fn described() -> OpenApiRouter<Arc<GatewayState>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(tokens::me))
         .routes(routes!(tokens::list, tokens::create))
@@ -124,7 +124,7 @@ fn with_refusals(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::
 }
 
 /// Returns all routes of a gateway.
-pub(crate) fn router(core: Arc<Core>) -> Router {
+pub(crate) fn router(core: Arc<GatewayState>) -> Router {
     let (router, description) = described().split_for_parts();
     let description = Arc::new(with_refusals(description));
     router
@@ -142,7 +142,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
 }
 
 /// Answers whether the gateway can serve, that is, whether its store answers.
-async fn health(axum::extract::State(core): axum::extract::State<Arc<Core>>) -> Response {
+async fn health(axum::extract::State(core): axum::extract::State<Arc<GatewayState>>) -> Response {
     match core.store.ping().await {
         Ok(()) => Json(serde_json::json!({ "status": "ok" })).into_response(),
         Err(error) => ApiError::from(error).into_response(),

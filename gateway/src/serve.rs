@@ -18,8 +18,8 @@ use crate::{
     allowance::MessageAllowance,
     audit_rows::RunAuditRows,
     connections,
-    core::{Core, Models, new_id},
-    cycles::{self, Cycles},
+    core::{GatewayState, Models, new_id},
+    cycles::{self, CycleScheduler},
     error::{GatewayError, GatewayRequestError},
     hub::EventHub,
     readership::Readerships,
@@ -64,7 +64,7 @@ impl fmt::Debug for GatewayParts {
 
 /// A gateway. It serves until its token is cancelled.
 pub struct Gateway {
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     /// Built once, because deriving the description of the interface is slow.
     router: axum::Router,
 }
@@ -83,13 +83,13 @@ impl Gateway {
     pub async fn new(parts: GatewayParts, stop: CancellationToken) -> Result<Self, GatewayError> {
         let GatewayParts { store, runs, registry, models, workspace, audit_log, extensions } = parts;
         let hub = EventHub::new(Arc::clone(&store) as Arc<dyn SpaceStore>).await?;
-        let core = Core {
+        let core = GatewayState {
             store,
             runs,
             registry,
             models,
             hub,
-            cycles: Cycles::default(),
+            cycles: CycleScheduler::default(),
             readerships: Readerships::default(),
             allowance: MessageAllowance::default(),
             workspace,
@@ -193,7 +193,7 @@ impl Gateway {
 }
 
 /// Removes old rows until the task is aborted.
-async fn sweep(core: &Core) {
+async fn sweep(core: &GatewayState) {
     loop {
         if let Err(error) = sweep_once(core).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old rows");
@@ -202,12 +202,12 @@ async fn sweep(core: &Core) {
     }
 }
 
-async fn sweep_once(core: &Core) -> Result<(), StoreError> {
+async fn sweep_once(core: &GatewayState) -> Result<(), StoreError> {
     let now = now();
     let retention = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
     core.store.remove_events_before(now - retention, MAX_SWEPT_ROWS).await?;
     core.store.sweep_spaces(MAX_SWEPT_ROWS).await?;
-    core.store.expire_calls(now, MAX_SWEPT_ROWS).await?;
+    core.store.expire_external_calls(now, MAX_SWEPT_ROWS).await?;
     core.store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use tokio::sync::{
 };
 
 use crate::{
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorCode},
     hub::LiveEvent,
     readership::Readership,
@@ -34,7 +34,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The reader of one topic.
 struct Reader {
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     topic: String,
     readership: Readership,
     /// The id up to which the reader has read.
@@ -51,7 +51,7 @@ struct Reader {
 /// # Errors
 /// [`ApiError`] if the id is not a number, or if the store cannot be read.
 pub(crate) async fn respond(
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     readership: Readership,
     headers: &HeaderMap,
     parameter: Option<&str>,

@@ -45,7 +45,7 @@ pub enum InvalidPathPattern {
     #[error("a pattern has no `.` and no `..`")]
     Dots,
     /// The text has `**` beside other characters of a component.
-    #[error("`**` is a whole name of a pattern, as in `src/**`")]
+    #[error("`**` must stand for a whole path component, as in `src/**`")]
     PartialWildcard,
     /// The text starts with `/`, and its mount has a wildcard.
     #[error("a pattern that starts with `/` names its mount, as in `/tmp/**`")]

@@ -55,7 +55,7 @@ pub struct DrivenRun {
     id: RunId,
     registry: Arc<ToolRegistry>,
     caller: Caller,
-    began: Instant,
+    started_at: Instant,
     totals_before: RunTotals,
     /// The calls of the interrupted step that had begun, by id.
     interrupted_calls: HashMap<String, InterruptedCall>,
@@ -98,7 +98,7 @@ struct Progress {
     finished_calls: Vec<FinishedCall>,
     next_step: &'static str,
     next_calls: usize,
-    step_began: i64,
+    step_started_at: i64,
     totals: RunTotals,
 }
 
@@ -118,7 +118,7 @@ impl DrivenRun {
             consumed_inbox: None,
             next_step: state.run.next_step(),
             next_calls: state.run.next_calls().count(),
-            step_began: now(),
+            step_started_at: now(),
             totals: state.totals,
         };
         Ok(Self {
@@ -127,7 +127,7 @@ impl DrivenRun {
             id,
             registry,
             caller,
-            began: Instant::now(),
+            started_at: Instant::now(),
             totals_before: state.totals,
             interrupted_calls,
             started_calls: Mutex::default(),
@@ -293,7 +293,7 @@ impl DrivenRun {
         let now = now();
         let step = StepRecord {
             kind: kind.to_owned(),
-            begun: now,
+            started_at: now,
             finished: now,
             summary: AgentEnd::Cancelled.to_string(),
         };
@@ -352,7 +352,7 @@ impl MessageStore for DrivenRun {
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
         // Add the time after each step, because another process may take the next one.
-        let totals = self.totals_before.with_prompt(usage, self.began.elapsed());
+        let totals = self.totals_before.with_prompt(usage, self.started_at.elapsed());
         let stored = StoredState::new(state.clone(), &labels, totals);
         let finished = now();
         let committed = async {
@@ -366,7 +366,7 @@ impl MessageStore for DrivenRun {
                 finished_calls: progress.finished_calls.clone(),
                 step: StepRecord {
                     kind: progress.next_step.to_owned(),
-                    begun: progress.step_began,
+                    started_at: progress.step_started_at,
                     finished,
                     summary: summary(progress.next_step, progress.next_calls, state),
                 },
@@ -385,7 +385,7 @@ impl MessageStore for DrivenRun {
             consumed_inbox: None,
             next_step: state.next_step(),
             next_calls: state.next_calls().count(),
-            step_began: finished,
+            step_started_at: finished,
             totals,
         };
         Ok(())

@@ -148,15 +148,24 @@ impl RunExport {
 
 impl ExportedStep {
     fn from_record(record: StepRecord) -> Self {
-        let StepRecord { kind, begun, finished, summary } = record;
+        let StepRecord { kind, started_at: begun, finished, summary } = record;
         Self { kind, begun, finished, summary }
     }
 }
 
 impl ExportedCall {
     fn from_started(run: &RunId, started: StartedCall) -> Result<Self, RunError> {
-        let StartedCall { call, tool, arguments, may_repeat, attempts, begun, finished, result, labels } =
-            started;
+        let StartedCall {
+            call,
+            tool,
+            arguments,
+            may_repeat,
+            attempts,
+            started_at: begun,
+            finished,
+            result,
+            labels,
+        } = started;
         Ok(Self {
             id: call,
             tool,

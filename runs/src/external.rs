@@ -78,14 +78,14 @@ pub(crate) async fn add(
         status: if call.waits { ExternalCallStatus::Waiting } else { ExternalCallStatus::Pending },
         expires: Some(call.expires_at),
     };
-    match store.add_call(guard, new).await {
+    match store.add_external_call(guard, new).await {
         Ok(()) => {
             let state = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
             Ok(AddedCall { state, expires_at: call.expires_at })
         }
         // The call is still open after the process that made it has died.
         Err(StoreError::AlreadyExists { .. }) => {
-            let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
+            let earlier = store.external_call(&call.id).await.map_err(|error| unavailable(&error))?;
             // The id is a hash of agent, run and call, so another call's row means a damaged store.
             if earlier.run != run || earlier.tool != call.tool {
                 return Err(ToolError::internal("another call of the store has the same id"));
@@ -101,7 +101,7 @@ pub(crate) async fn add(
 pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     let mut changes = StoreChanges::new(store, id);
     loop {
-        match store.call(id).await {
+        match store.external_call(id).await {
             Ok(call) => match progress(&call)? {
                 ExternalCallState::Waiting => {}
                 ended => return Ok(ended),
@@ -117,14 +117,14 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallS
 }
 
 pub(crate) async fn stop_waiting(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
-    match store.time_out_call(id, now()).await.map_err(|error| unavailable(&error))? {
+    match store.time_out_external_call(id, now()).await.map_err(|error| unavailable(&error))? {
         TimeOutOutcome::NowPending => Ok(ExternalCallState::Pending),
         TimeOutOutcome::AlreadyChanged(call) => progress(&call),
     }
 }
 
 pub(crate) async fn cancel(store: &dyn RunStore, id: &str) -> Result<(), ToolError> {
-    store.cancel_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
+    store.cancel_external_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
 }
 
 fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
@@ -190,7 +190,7 @@ pub async fn take_late_result(
         );
         return Ok(None);
     };
-    let call = store.call(&call_id).await?;
+    let call = store.external_call(&call_id).await?;
     let late =
         LateResult { id: call_id, tool: call.tool, arguments: call.arguments.as_str().to_owned(), result };
     Ok(Some(registry.take_late_result(late, caller).await))

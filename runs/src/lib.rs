@@ -57,10 +57,11 @@ pub use id::RunId;
 pub use pages::all_rows;
 pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_driver::RunDriver;
-pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
+pub use runs::{Continuation, InheritedContext, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{
-    NextCall, NextStepInput, Position, RunApprovalRequestFn, StepCallOutcome, StepOutcome, StepParts, Stepper,
+    NextCall, NextStepInput, RunApprovalRequestFn, RunProgress, StepCallOutcome, StepOutcome, StepParts,
+    Stepper,
 };
 pub use turn::SkipReason;
 

@@ -74,7 +74,7 @@ impl ModelLog {
                 address: self.model.address.as_deref().map(Into::into),
                 outcome,
                 code: code.map(Into::into),
-                duration: request.began.elapsed(),
+                duration: request.started_at.elapsed(),
                 input_tokens: request.usage.map(|usage| usage.input_tokens),
                 output_tokens: request.usage.map(|usage| usage.output_tokens),
             },
@@ -84,7 +84,7 @@ impl ModelLog {
 
 /// A request in flight.
 struct InFlightRequest {
-    began: Instant,
+    started_at: Instant,
     usage: Option<Usage>,
 }
 
@@ -93,7 +93,7 @@ impl Provider for RecordedModel {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
         let mut recorder = RequestRecorder {
             log: self.log.clone(),
-            request: InFlightRequest { began: Instant::now(), usage: None },
+            request: InFlightRequest { started_at: Instant::now(), usage: None },
             is_recorded: false,
         };
         match self.inner.stream(request).await {

@@ -43,7 +43,7 @@ pub struct RunSubject {
 
 /// The parts of earlier runs that a new run takes over.
 #[derive(Debug, Clone, Default)]
-pub struct CarriedOver {
+pub struct InheritedContext {
     /// The messages that the model reads before the first prompt.
     pub messages: Vec<Message>,
     /// The labels of what these messages have read, each with the id of the call that brought it.
@@ -84,7 +84,7 @@ impl Runs {
     /// # Errors
     /// [`RunError::Store`] if the run exists, or if the store fails.
     pub async fn add(&self, subject: RunSubject, prompt: Message) -> Result<(), RunError> {
-        self.add_continuing(subject, prompt, CarriedOver::default()).await
+        self.add_continuing(subject, prompt, InheritedContext::default()).await
     }
 
     /// Adds a run that continues earlier ones. No process drives it yet.
@@ -95,10 +95,10 @@ impl Runs {
         &self,
         subject: RunSubject,
         prompt: Message,
-        before: CarriedOver,
+        before: InheritedContext,
     ) -> Result<(), RunError> {
         let RunSubject { id, agent, workspace } = subject;
-        let CarriedOver { messages, labels, consumed_inbox } = before;
+        let InheritedContext { messages, labels, consumed_inbox } = before;
         let state = StoredState::new(RunState::new(prompt), &labels, RunTotals::default());
         let run = NewRun {
             id: id.to_string(),

@@ -66,7 +66,7 @@ pub struct Stepper {
 
 /// The position of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Position {
+pub struct RunProgress {
     /// The version of the run. The next step must name it.
     pub version: i64,
     /// The name of the next step, as [`RunState::next_step`] gives it.
@@ -101,7 +101,7 @@ pub struct NextStepInput {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepOutcome {
     /// The step was taken, now or earlier.
-    Taken(Position),
+    Taken(RunProgress),
     /// The run would have ended this way, but the caller wants to retry. Nothing was stored.
     NotStored(AgentEnd),
 }
@@ -145,7 +145,7 @@ impl Stepper {
     ///
     /// # Errors
     /// Same as [`Runs::find`].
-    pub async fn position(&self, id: &RunId) -> Result<Position, RunError> {
+    pub async fn position(&self, id: &RunId) -> Result<RunProgress, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         Ok(self.position_of(summary.version, &state.run))
     }
@@ -434,7 +434,7 @@ impl Stepper {
         Arc::new(StoredExecutor::new(executor, Arc::clone(run)))
     }
 
-    fn position_of(&self, version: i64, state: &RunState) -> Position {
+    fn position_of(&self, version: i64, state: &RunState) -> RunProgress {
         let offers = if state.next_step() == "run_tools" { self.parts.registry.offers() } else { Vec::new() };
         let call = |call: &portcullis_types::ToolCall| NextCall {
             id: call.id.clone(),
@@ -442,7 +442,7 @@ impl Stepper {
             is_offered: offers.iter().any(|offer| offer.decl.name == call.tool),
         };
         let calls = state.runnable_calls().map(call).collect();
-        Position { version, next: state.next_step(), calls, status: status(state) }
+        RunProgress { version, next: state.next_step(), calls, status: status(state) }
     }
 
     fn subject(&self, id: &RunId) -> RunSubject {

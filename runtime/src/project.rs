@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis_tools::{
-    confine::bounded::{self, LastLink},
+    confine::bounded::{self, FinalSymlink},
     policy::{DEFAULT_POLICY, MAX_POLICY_FILE_BYTES, MountName, project_of},
 };
 use toml_edit::{DocumentMut, InlineTable, Item, value};
@@ -273,7 +273,7 @@ fn rename_mount(mounts: &mut InlineTable, old: &str) {
 }
 
 fn read(file: &Path) -> io::Result<String> {
-    bounded::read_text(bounded::open_regular(file, LastLink::Follow)?, MAX_POLICY_FILE_BYTES)
+    bounded::read_text(bounded::open_regular(file, FinalSymlink::Follow)?, MAX_POLICY_FILE_BYTES)
 }
 
 #[cfg(test)]

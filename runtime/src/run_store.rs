@@ -51,7 +51,7 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     let sweep = async {
         let now = now();
         store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
-        store.expire_calls(now, MAX_SWEPT_ROWS).await?;
+        store.expire_external_calls(now, MAX_SWEPT_ROWS).await?;
         let retention = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
         store.remove_ended_before(now - retention, MAX_SWEPT_ROWS).await
     };

@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use portcullis_confine::{Canary, ConfineError, Requirement, ThreadConfinement, confine_current_thread};
+use portcullis_confine::{CanaryFile, ConfineError, Requirement, ThreadConfinement, confine_current_thread};
 
 use super::{MAX_MODULE_BYTES, WasmError, engine, module::check_size};
 
@@ -84,7 +84,7 @@ fn compile(args: &[OsString]) -> Result<Vec<u8>, CompilerChildError> {
         seccomp: requirement(seccomp)?,
         mounts: Vec::new(),
         network: None,
-        canary: Canary::create(Path::new(state))?,
+        canary: CanaryFile::create(Path::new(state))?,
     };
     let proven = confine_current_thread(&rules)?;
     let mut wasm = Vec::new();

@@ -43,7 +43,7 @@ pub(super) struct GuestState {
     pub(super) limiter: Limiter,
     pub(super) control: Arc<CallControl>,
     /// The origin of the guest's monotonic clock.
-    pub(super) started: Instant,
+    pub(super) started_at: Instant,
     /// The guest's exported memory, cached by the first host function that looks it up.
     pub(super) memory: Option<Memory>,
 }
@@ -171,7 +171,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
         locks: GuestLocks::new(job.locks.take()),
         limiter: Limiter::new(job.memory_bytes),
         control: Arc::clone(&job.control),
-        started: Instant::now(),
+        started_at: Instant::now(),
         memory: None,
     };
     let mut store = Store::new(&setup.engine, state);

@@ -28,7 +28,7 @@ const FLAG_ABSOLUTE: u16 = 1;
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     entries: Vec<Subscription>,
-    started: Instant,
+    started_at: Instant,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Subscriptions {
         if entries.is_empty() || entries.len() > MAX_SUBSCRIPTIONS {
             return Err(Errno::INVAL);
         }
-        Ok(Self { entries, started: Instant::now() })
+        Ok(Self { entries, started_at: Instant::now() })
     }
 
     /// Sleeps until the first subscription is ready, and returns the ready events.
@@ -58,7 +58,7 @@ impl Subscriptions {
             if let Some(reason) = control.stop_reason() {
                 return Err(reason);
             }
-            let remaining = wait.saturating_sub(self.started.elapsed());
+            let remaining = wait.saturating_sub(self.started_at.elapsed());
             if remaining.is_zero() {
                 break;
             }

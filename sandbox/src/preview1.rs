@@ -384,7 +384,7 @@ fn add_poll(linker: &mut Linker<GuestState>) -> Result<()> {
          out: i32|
          -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
-            let clock = state.started.elapsed();
+            let clock = state.started_at.elapsed();
             let control = std::sync::Arc::clone(&state.control);
             let subscriptions = poll::subscriptions_bytes(as_unsigned(count))
                 .and_then(|bytes| slice(memory, subscriptions_ptr, bytes))

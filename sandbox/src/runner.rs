@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
+use portcullis_confine::{CanaryFile, Layer, Posture, Requirement, ThreadConfinement, interrupt};
 use portcullis_policy::{GrantedMount, HiddenNames, ProtectedKinds, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT, LOCK_IMPORT};
 use tokio::sync::{mpsc, oneshot};
@@ -90,7 +90,7 @@ pub struct HostWasmToolRunner {
     cache: ModuleCache,
     compiler: Option<Compiler>,
     ticker: Ticker,
-    canary: Canary,
+    canary: CanaryFile,
     locks: PathLocks,
     pools: Mutex<HashMap<Vec<GrantedMount>, Arc<WorkerPool>>>,
     config: RunnerConfig,
@@ -156,7 +156,7 @@ impl HostWasmToolRunner {
         let cache = ModuleCache::open(&config.cache, &engine)?;
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
-        let canary = Canary::create(&config.state)?;
+        let canary = CanaryFile::create(&config.state)?;
         let compiler = config.compiler.clone().map(|program| {
             Compiler::new(program, config.compile_limits, &config.state, config.landlock, config.seccomp)
         });

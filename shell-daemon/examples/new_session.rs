@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, PathAccess};
+use portcullis_confine::{CanaryFile, PathAccess};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
     PostureChoice, SessionConfig, SessionMount, SessionSpec, SessionToolchain, ShellSession, enter_if_session,
@@ -36,7 +36,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             environment: Vec::new(),
             limits: SessionConfig::default().process_limits(),
             group: None,
-            canary: Canary::create(&fixture.path().join("state"))?,
+            canary: CanaryFile::create(&fixture.path().join("state"))?,
             posture: PostureChoice::Exactly(level),
             waived: Vec::new(),
             watch_changes: false,

@@ -9,21 +9,21 @@ use rustix::pipe::PipeFlags;
 
 /// The end that a running command polls.
 #[derive(Debug)]
-pub struct Cancellation(OwnedFd);
+pub struct CancelReceiver(OwnedFd);
 
 /// The end that cancels when it is dropped. A caller that stops waiting therefore cancels its command.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the command"]
-pub struct Canceller(#[expect(dead_code, reason = "its end is the message")] OwnedFd);
+pub struct CancelSender(#[expect(dead_code, reason = "its end is the message")] OwnedFd);
 
-impl Cancellation {
+impl CancelReceiver {
     /// Makes both ends.
     ///
     /// # Errors
     /// The system's error if no descriptor is left.
-    pub fn new() -> io::Result<(Self, Canceller)> {
+    pub fn new() -> io::Result<(Self, CancelSender)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        Ok((Self(read), Canceller(write)))
+        Ok((Self(read), CancelSender(write)))
     }
 
     /// The descriptor to poll. It is readable once the command is cancelled.
@@ -32,7 +32,7 @@ impl Cancellation {
     }
 }
 
-impl Canceller {
+impl CancelSender {
     /// Cancels the command, like a drop.
     pub fn cancel(self) {
         drop(self);

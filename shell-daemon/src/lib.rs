@@ -63,7 +63,7 @@ mod wire;
 mod server;
 
 pub use background::BackgroundOutput;
-pub use cancel::{Cancellation, Canceller};
+pub use cancel::{CancelReceiver, CancelSender};
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
 pub use inside::enter_if_session;

@@ -242,7 +242,7 @@ impl ShellSession {
     /// Runs a command in the state that the last command left, and passes its output to `on_output` as it arrives.
     /// The command is run at most once.
     ///
-    /// # Cancellation
+    /// # CancelReceiver
     /// Cancel with [`CommandRequest::cancellation`] from another thread. The command is then killed, and this function
     /// returns when all its processes are gone, usually within a second. The session continues.
     ///

@@ -2,13 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use portcullis_confine::{Canary, GroupLimits, Layer, PathAccess, ProcessLimits};
+use portcullis_confine::{CanaryFile, GroupLimits, Layer, PathAccess, ProcessLimits};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_types::ShellPosture;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cancellation, CommandInput, SessionNetwork, SessionToolchain, ShellError,
+    CancelReceiver, CommandInput, SessionNetwork, SessionToolchain, ShellError,
     limits::{MAX_COMMAND_BYTES, MAX_SNAPSHOT_BYTES, MIN_DESCRIPTORS},
 };
 
@@ -33,7 +33,7 @@ pub struct SessionSpec {
     /// be made. `None`: only single commands are bounded.
     pub group: Option<GroupLimits>,
     /// A file that the session must not be able to open. The refusal proves that a layer works.
-    pub canary: Canary,
+    pub canary: CanaryFile,
     /// The posture that is required.
     pub posture: PostureChoice,
     /// Layers that are left out even if they would work. Each is reported as waived. A posture that needs such a layer
@@ -116,7 +116,7 @@ pub struct CommandRequest {
     /// The maximum number of bytes of output that the caller gets, both streams together. The rest is read and dropped.
     pub max_output_bytes: u64,
     /// The cancellation that ends the command early.
-    pub cancellation: Cancellation,
+    pub cancellation: CancelReceiver,
 }
 
 impl CommandRequest {

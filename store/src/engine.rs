@@ -11,8 +11,8 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, ApprovalFilter, CallFinish, CallStart, CallWithMessage, Change, CommitStep, DuePlan, Event,
-        EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApprovalRequest, NewEvent,
+        ApprovalFilter, CallFinish, CallStart, CallWithMessage, Change, ChangeResult, CommitStep, DuePlan,
+        Event, EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApprovalRequest, NewEvent,
         NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
         NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolveOutcome,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, StartedCall, Step,
@@ -121,13 +121,13 @@ methods! {
     write start_call(guard: LeaseGuard, started: NewStartedCall) -> CallStart, "start a call";
     write finish_call(guard: LeaseGuard, end: CallFinish) -> (), "finish a call";
     read started_calls(run: &str => to_owned, page: PageRequest<i64>) -> Page<StartedCall, i64>, "list started calls";
-    write add_call(guard: LeaseGuard, call: NewExternalCall) -> (), "add a call";
-    answer time_out_call(id: &str => to_owned, now: i64) -> TimeOutOutcome, "stop waiting for a call";
-    answer resolve_call(id: &str => to_owned, result: Json, now: i64) -> ResultDelivery, "resolve a call";
-    answer cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
-    write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
-    read call(id: &str => to_owned) -> StoredExternalCall, "read a call";
-    read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>, "list calls";
+    write add_external_call(guard: LeaseGuard, call: NewExternalCall) -> (), "add a call";
+    answer time_out_external_call(id: &str => to_owned, now: i64) -> TimeOutOutcome, "stop waiting for a call";
+    answer resolve_external_call(id: &str => to_owned, result: Json, now: i64) -> ResultDelivery, "resolve a call";
+    answer cancel_external_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
+    write expire_external_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
+    read external_call(id: &str => to_owned) -> StoredExternalCall, "read a call";
+    read external_calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApprovalRequest) -> (), "add an approval";
     answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> StoredApproval,
         "decide an approval";
@@ -182,7 +182,7 @@ methods! {
     write remove_tokens_of(subject_kind: &str => to_owned, subject: &str => to_owned) -> u64, "remove tokens";
     read inboxes_with_entries(prefix: &str => to_owned, page: PageRequest<String>) -> Page<String, String>,
         "list inboxes";
-    write apply(changes: Vec<Change>) -> Vec<Applied>, "write changes";
-    answer resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolveOutcome,
+    write apply(changes: Vec<Change>) -> Vec<ChangeResult>, "write changes";
+    answer resolve_external_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolveOutcome,
         "resolve a call";
 }

@@ -34,7 +34,7 @@
 //!         messages: vec![Json::of("a question")?],
 //!         step: StepRecord {
 //!             kind: "setup".to_owned(),
-//!             begun: 1_000,
+//!             started_at: 1_000,
 //!             finished: 2_000,
 //!             summary: "stored the prompt".to_owned(),
 //!         },
@@ -74,8 +74,8 @@ mod sqlite;
 pub use error::{DatabaseFailure, Entity, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
-    Applied, ApprovalDecision, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart,
-    CallWithMessage, Change, CommitStep, DerivedChanges, DuePlan, Event, EventBounds, ExternalCallFilter,
+    ApprovalDecision, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, CallWithMessage, Change,
+    ChangeResult, CommitStep, DerivedChanges, DuePlan, Event, EventBounds, ExternalCallFilter,
     ExternalCallStatus, FinishedCall, InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus,
     MessageUpdate, NewApprovalRequest, NewEvent, NewExternalCall, NewInboxEntry, NewMessage, NewNote,
     NewParticipant, NewRun, NewSpace, NewStartedCall, Note, NoteKind, PLAN_ENTRY, Page, PageRequest,

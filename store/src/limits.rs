@@ -104,7 +104,7 @@ pub const MAX_PAGE_ROWS: u32 = 1_000;
 pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 
 /// The maximum number of rows that one call of [`RunStore::remove_ended_before`](crate::RunStore::remove_ended_before),
-/// [`RunStore::expire_calls`](crate::RunStore::expire_calls),
+/// [`RunStore::expire_external_calls`](crate::RunStore::expire_external_calls),
 /// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals),
 /// [`SpaceStore::sweep_spaces`](crate::SpaceStore::sweep_spaces),
 /// [`SpaceStore::remove_events_before`](crate::SpaceStore::remove_events_before) or

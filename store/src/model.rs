@@ -23,7 +23,7 @@ pub use call::{
     CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, ResultDelivery,
     StoredExternalCall, TimeOutOutcome,
 };
-pub use change::{Applied, Change, DerivedChanges, ResolveOutcome};
+pub use change::{Change, ChangeResult, DerivedChanges, ResolveOutcome};
 pub use event::{Event, EventBounds, NewEvent};
 pub use inbox::{InboxEntry, InboxSpan, NewInboxEntry, TOOL_RESULT};
 pub use note::{DuePlan, NewNote, Note, NoteKind, PLAN_ENTRY};

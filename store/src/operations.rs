@@ -2,8 +2,8 @@
 
 mod apply;
 mod approvals;
-mod calls;
 mod events;
+mod external_calls;
 mod inbox;
 mod leases;
 mod members;
@@ -21,12 +21,13 @@ mod sweep;
 mod tokens;
 mod words;
 
-pub(crate) use apply::{apply, resolve_call_with};
+pub(crate) use apply::{apply, resolve_external_call_with};
 pub(crate) use approvals::{add_approval, answer_approval, approval, approvals, expire_approvals};
-pub(crate) use calls::{
-    add_call, call, calls, cancel_call, expire_calls, resolve_call, shown_calls, time_out_call,
-};
 pub(crate) use events::{append_event, event_bounds, events, remove_events_before};
+pub(crate) use external_calls::{
+    add_external_call, cancel_external_call, expire_external_calls, external_call, external_calls,
+    resolve_external_call, shown_calls, time_out_external_call,
+};
 pub(crate) use inbox::{consume_inbox, inbox, inboxes_with_entries, push_inbox};
 pub(crate) use leases::{acquire_lease, release_lease, renew_lease, reopen_run};
 pub(crate) use members::{add_member, is_member, members, remove_member, share_space};

@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, CallWithMessage, Change, DuePlan, Event, EventBounds, ExternalCallFilter, Member, NewEvent,
-        NewNote, NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind,
-        ParticipantUpdate, ResolveOutcome, Space, SpaceMessage, Token,
+        CallWithMessage, Change, ChangeResult, DuePlan, Event, EventBounds, ExternalCallFilter, Member,
+        NewEvent, NewNote, NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant,
+        ParticipantKind, ParticipantUpdate, ResolveOutcome, Space, SpaceMessage, Token,
     },
     store::{AgeCursor, RunStore},
 };
@@ -21,7 +21,7 @@ use crate::{
 /// A message and its event are written together. The event has the ordinal, which the store gives.
 /// ```
 /// # use portcullis_store::{
-/// #     Applied, Author, Change, GatewayStore, Json, MessageKind, MessageStatus, NewEvent, NewMessage, NewSpace,
+/// #     ChangeResult, Author, Change, GatewayStore, Json, MessageKind, MessageStatus, NewEvent, NewMessage, NewSpace,
 /// #     ParticipantKind, StoreError, open_gateway,
 /// # };
 /// # async fn example(path: &str) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ use crate::{
 ///     created: 2_000,
 /// };
 /// let event = Change::derived(|applied| {
-///     let Some(Applied::Posted(message)) = applied.first() else { return Ok(Vec::new()) };
+///     let Some(ChangeResult::Posted(message)) = applied.first() else { return Ok(Vec::new()) };
 ///     Ok(vec![Change::AppendEvent(NewEvent {
 ///         topics: vec![format!("space:{}", message.space)],
 ///         kind: "message.created".to_owned(),
@@ -49,7 +49,7 @@ use crate::{
 ///     })])
 /// });
 /// let applied = store.apply(vec![Change::PostMessage(message), event]).await?;
-/// assert!(matches!(&*applied, [Applied::Posted(_), Applied::Event { id: 1 }]));
+/// assert!(matches!(&*applied, [ChangeResult::Posted(_), ChangeResult::Event { id: 1 }]));
 /// # Ok(())
 /// # }
 /// # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
@@ -230,7 +230,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
 
     /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and
-    /// returns their number. Fewer than asked for means that none are left.
+    /// returns their number. If it is less than `at_most`, none are left.
     ///
     /// # Errors
     /// [`StoreError::Database`] if the database fails.
@@ -267,8 +267,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
 
     /// Sends plans that are due to the inboxes of their agents, at most this many, as entries
     /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or
-    /// none. If several processes take plans, each plan is taken once. Fewer than asked for means that none
-    /// are left.
+    /// none. If several processes take plans, each plan is taken once. If it returns fewer than
+    /// `at_most`, none are left.
     ///
     /// # Errors
     /// [`StoreError::Database`]. A full inbox is not an error: see [`DuePlan::ordinal`].
@@ -319,14 +319,14 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// The error of the first change that fails. [`Change`] names them.
-    async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError>;
+    async fn apply(&self, changes: Vec<Change>) -> Result<Vec<ChangeResult>, StoreError>;
 
-    /// Stores the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A
+    /// Stores the result of a call, as [`RunStore::resolve_external_call`] does, and writes changes, all or none. A
     /// call that no longer takes a result is returned as it is, without the changes.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the call; the error of the first change that fails. The call then stays as it was.
-    async fn resolve_call_with(
+    async fn resolve_external_call_with(
         &self,
         id: &str,
         result: Json,

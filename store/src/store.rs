@@ -147,47 +147,52 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::AlreadyExists`]; [`StoreError::CallClosed`]
     /// for a status that takes no result.
-    async fn add_call(&self, guard: LeaseGuard, call: NewExternalCall) -> Result<(), StoreError>;
+    async fn add_external_call(&self, guard: LeaseGuard, call: NewExternalCall) -> Result<(), StoreError>;
 
     /// Stops waiting for a call: its result will come through the inbox. If the result came first, it is
     /// returned.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if no call has this id.
-    async fn time_out_call(&self, id: &str, now: i64) -> Result<TimeOutOutcome, StoreError>;
+    async fn time_out_external_call(&self, id: &str, now: i64) -> Result<TimeOutOutcome, StoreError>;
 
     /// Stores the result of a call. A waiting run gets it inline, any other run through its agent's inbox, as
     /// an entry [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for an expired call that [`Self::expire_calls`] has
+    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for an expired call that [`Self::expire_external_calls`] has
     /// not marked yet. With a full inbox the call stays as it was.
-    async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<ResultDelivery, StoreError>;
+    async fn resolve_external_call(
+        &self,
+        id: &str,
+        result: Json,
+        now: i64,
+    ) -> Result<ResultDelivery, StoreError>;
 
     /// Cancels a call, unless it is closed. Returns whether it was open.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if no call has this id.
-    async fn cancel_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
+    async fn cancel_external_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
 
-    /// Marks open calls whose expiry time has passed, at most this many, and returns their ids. Fewer than
-    /// asked for means that none are left.
+    /// Marks open calls whose expiry time has passed, at most this many, and returns their ids. If it returns
+    /// fewer than `at_most`, none are left.
     ///
     /// # Errors
     /// [`StoreError::Database`] if the database fails.
-    async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
+    async fn expire_external_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// Returns a call.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if no call has this id.
-    async fn call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
+    async fn external_call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
 
     /// Lists calls, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`] if the database fails.
-    async fn calls(
+    async fn external_calls(
         &self,
         filter: ExternalCallFilter,
         page: PageRequest<AgeCursor>,
@@ -211,7 +216,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         answer: StoredAnswer,
     ) -> Result<StoredApproval, StoreError>;
 
-    /// Marks requests whose expiry time has passed, as [`Self::expire_calls`] does for calls.
+    /// Marks requests whose expiry time has passed, as [`Self::expire_external_calls`] does for calls.
     ///
     /// # Errors
     /// [`StoreError::Database`] if the database fails.
@@ -254,7 +259,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
 
     /// Removes runs that have ended and were last changed before this time, with all that belongs to them, at most this
     /// many, and returns their number. Runs with an open call stay. Entries of inboxes that were consumed before this
-    /// time are removed too, at most as many. Fewer runs than asked for means that none are left.
+    /// time are removed too, at most as many. If it removes fewer runs than `at_most`, none are
+    /// left.
     ///
     /// # Errors
     /// [`StoreError::Database`] if the database fails.

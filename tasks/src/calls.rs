@@ -18,7 +18,7 @@ pub trait TaskCallRunner: Send + Sync {
     ///
     /// # Cancellation
     /// If the future is dropped after `before`, the effects of the call are unknown.
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallOutcome;
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome;
 
     /// Called when a task has no more calls for now. The shell sessions and labels of the task's run can be
     /// dropped.
@@ -27,17 +27,17 @@ pub trait TaskCallRunner: Send + Sync {
 
 /// Called before a call's first effect. An error stops the call.
 #[async_trait]
-pub trait BeforeEffects: Send + Sync {
+pub trait CallStartRecorder: Send + Sync {
     /// Records in the task file that the call begins.
     ///
     /// # Errors
     /// The call's error. The call must not run then.
-    async fn begin(&self, call: BeginningEffects) -> Result<(), ToolError>;
+    async fn begin(&self, call: TaskCallStart) -> Result<(), ToolError>;
 }
 
 /// The facts of a call that is about to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BeginningEffects {
+pub struct TaskCallStart {
     /// Whether the call can be repeated safely.
     pub may_repeat: bool,
     /// The flow labels that the call can add to its task.

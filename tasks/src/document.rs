@@ -10,7 +10,7 @@ use crate::{
     front_matter::FrontMatter,
     ledger::{CallKey, Ledger, LedgerRow},
     limits::{MAX_CALLS_PER_FILE, MAX_FILE_BYTES},
-    request::{BlockCall, NoCall},
+    request::{BlockCall, NotACallReason},
     result_fence,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct CallBlock {
     pub(crate) line: usize,
     pub(crate) fence: Fence,
     /// `None` if no fence closes the block, which may then be half written.
-    pub(crate) request: Option<Result<BlockCall, NoCall>>,
+    pub(crate) request: Option<Result<BlockCall, NotACallReason>>,
 }
 
 impl CallBlock {

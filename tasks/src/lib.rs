@@ -46,7 +46,7 @@ mod task;
 mod task_file;
 mod watch;
 
-pub use calls::{BeforeEffects, BeginningEffects, TaskCall, TaskCallOutcome, TaskCallRunner};
+pub use calls::{CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart};
 pub use error::{FileError, TaskFolderError};
 pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};

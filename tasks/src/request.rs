@@ -15,7 +15,7 @@ pub(crate) struct BlockCall {
 
 /// Why a block is not a call.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoCall {
+pub(crate) enum NotACallReason {
     /// The block is JSON without the key `tool_call`: an example, or data.
     #[error("the block has no `tool_call`, so it is not a call")]
     OtherData,
@@ -36,7 +36,7 @@ pub(crate) enum NoCall {
     Nul,
 }
 
-impl NoCall {
+impl NotACallReason {
     /// Returns the stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
@@ -61,28 +61,28 @@ impl BlockCall {
     /// Parses a block's content.
     ///
     /// # Errors
-    /// [`NoCall`] if the block is not a call in JSON, or has the character U+0000.
-    pub(crate) fn parse(code: &str) -> Result<Self, NoCall> {
+    /// [`NotACallReason`] if the block is not a call in JSON, or has the character U+0000.
+    pub(crate) fn parse(code: &str) -> Result<Self, NotACallReason> {
         let top: TopLevel<'_> = match serde_json::from_str(code) {
             Ok(top) => top,
             Err(error) if error.is_data() => match serde_json::from_str::<Value>(code) {
                 Ok(Value::Object(object)) if object.contains_key("tool_call") => {
-                    return Err(NoCall::Shape(error));
+                    return Err(NotACallReason::Shape(error));
                 }
-                Ok(_) => return Err(NoCall::OtherData),
-                Err(error) => return Err(NoCall::not_json(code, error)),
+                Ok(_) => return Err(NotACallReason::OtherData),
+                Err(error) => return Err(NotACallReason::not_json(code, error)),
             },
-            Err(error) => return Err(NoCall::not_json(code, error)),
+            Err(error) => return Err(NotACallReason::not_json(code, error)),
         };
         // Keep the raw text: a parsed value would lose duplicate keys, which the pipeline must refuse.
         let raw = top.tool_call.parameters.get();
         if !raw.starts_with('{') {
-            return Err(NoCall::Parameters);
+            return Err(NotACallReason::Parameters);
         }
         let (Some(tool), Some(parameters)) =
             (without_controls(&top.tool_call.name), without_escaped_controls(raw))
         else {
-            return Err(NoCall::Nul);
+            return Err(NotACallReason::Nul);
         };
         let sanitized = if parameters == raw { Vec::new() } else { changed_fields(raw, &parameters) };
         Ok(Self { tool, parameters, sanitized })

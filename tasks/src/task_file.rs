@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use portcullis_types::{EscapedText, ToolError, ToolErrorCode};
 
 use crate::{
-    calls::{BeforeEffects, BeginningEffects},
+    calls::{CallStartRecorder, TaskCallStart},
     document::TaskDocument,
     error::FileError,
     folder::{Replaced, TaskFolder},
     ledger::{CallKey, LedgerRow},
     limits::MAX_EDIT_TRIES,
-    request::NoCall,
+    request::NotACallReason,
     states::{ScannedState, TaskStates},
 };
 
@@ -40,7 +40,7 @@ impl TaskFile {
             let line = block.line;
             match &block.request {
                 None => tracing::warn!(%file, line, "a block is skipped: no fence closes it"),
-                Some(Err(no_call @ NoCall::OtherText(_))) => {
+                Some(Err(no_call @ NotACallReason::OtherText(_))) => {
                     tracing::warn!(%file, line, reason = %no_call, "a block is skipped");
                 }
                 Some(_) => tracing::info!(%file, line, "a block is skipped: it has no `tool_call`"),
@@ -99,8 +99,8 @@ pub(crate) struct WriteAhead {
 }
 
 #[async_trait]
-impl BeforeEffects for WriteAhead {
-    async fn begin(&self, call: BeginningEffects) -> Result<(), ToolError> {
+impl CallStartRecorder for WriteAhead {
+    async fn begin(&self, call: TaskCallStart) -> Result<(), ToolError> {
         let is_second =
             std::mem::replace(&mut *self.has_begun.lock().unwrap_or_else(PoisonError::into_inner), true);
         let row = {

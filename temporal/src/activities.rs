@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    ApprovalRequestFn, NextStepInput, Position, RunId, StepCallOutcome, StepOutcome, Stepper, now,
+    ApprovalRequestFn, NextStepInput, RunId, RunProgress, StepCallOutcome, StepOutcome, Stepper, now,
     store::{ApprovalDecision, StoredAnswer},
 };
 use portcullis_types::{CancellationToken, Message};
@@ -68,8 +68,8 @@ impl StepActivities {
         }
     }
 
-    fn position(&self, position: Position) -> RunPosition {
-        let Position { version, next, calls, status } = position;
+    fn position(&self, position: RunProgress) -> RunPosition {
+        let RunProgress { version, next, calls, status } = position;
         let calls = calls.into_iter().map(|call| NextCallPlacement {
             queue: self.task_queues.get(&call.tool).cloned(),
             id: call.id,

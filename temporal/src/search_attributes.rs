@@ -18,7 +18,7 @@ const RUN: SearchAttributeKey<String> = SearchAttributeKey::keyword("PortcullisR
 const STATUS: SearchAttributeKey<String> = SearchAttributeKey::keyword("PortcullisStatus");
 
 /// Returns the attributes of a run that begins.
-pub(crate) fn begun(run: &str) -> [SearchAttributeUpdate; 2] {
+pub(crate) fn run_started(run: &str) -> [SearchAttributeUpdate; 2] {
     [RUN.value_set(run.to_owned()), STATUS.value_set("running".to_owned())]
 }
 

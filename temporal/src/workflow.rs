@@ -86,7 +86,7 @@ impl AgentRun {
         // Keep this for the end of the run, because only `setup` sets it.
         let searchable = position.searchable;
         if searchable {
-            ctx.upsert_search_attributes(search_attributes::begun(&run));
+            ctx.upsert_search_attributes(search_attributes::run_started(&run));
         }
         while position.next != "ended" {
             step_begins(ctx, &position.next.clone());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    bounded::{self, LastLink},
+    bounded::{self, FinalSymlink},
     trusted::{self, TrustError},
     user_folders,
 };
@@ -242,7 +242,7 @@ impl PolicyText {
 
     pub(crate) fn read(path: &Path) -> Result<Self, BootstrapError> {
         let file =
-            bounded::open_regular(path, LastLink::Follow).map_err(|source| unreadable(path, source))?;
+            bounded::open_regular(path, FinalSymlink::Follow).map_err(|source| unreadable(path, source))?;
         Self::read_opened(path, file)
     }
 

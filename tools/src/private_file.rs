@@ -2,7 +2,7 @@
 
 use std::{fs::File, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use portcullis_confine::bounded::{self, LastLink};
+use portcullis_confine::bounded::{self, FinalSymlink};
 use thiserror::Error;
 
 /// A file cannot be opened as a private file.
@@ -22,7 +22,7 @@ pub enum PrivateFileError {
 /// [`PrivateFileError`] if the file cannot be opened, is not regular, or gives rights to other users.
 pub fn open_private_file(path: &Path) -> Result<File, PrivateFileError> {
     // Refuse a planted symlink, which could lead to another file.
-    let file = bounded::open_regular(path, LastLink::Refuse)?;
+    let file = bounded::open_regular(path, FinalSymlink::Refuse)?;
     if file.metadata()?.mode() & 0o077 != 0 {
         return Err(PrivateFileError::Readable);
     }

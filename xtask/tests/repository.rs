@@ -127,7 +127,7 @@ const SOCKETS: &[&str] = &[
 
 /// The path prefixes of files that try to open sockets and expect a refusal.
 const CANARIES: &[&str] =
-    &["confine/src/canary", "confine/src/namespaces/attempt.rs", "confine/src/testing.rs"];
+    &["confine/src/canary", "confine/src/namespaces/probe.rs", "confine/src/testing.rs"];
 
 /// Files that read environment variables, with the names that ARCHITECTURE.md must list. A file without names
 /// reads variables that ARCHITECTURE.md describes in words.

@@ -170,7 +170,7 @@ proptest! {
                 for _ in 0..read_count {
                     notes.emit_now(receiver.recv().await.expect("an event"));
                 }
-                std::future::pending::<AgentRun>().await
+                std::future::pending::<AgentRunResult>().await
             };
             let running = async {
                 let hour = Duration::from_secs(3600);

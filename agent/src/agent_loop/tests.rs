@@ -154,7 +154,7 @@ async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
 }
 
 /// Runs the agent, and steers while the first call is running.
-async fn run_and_steer(stage: &mut TestAgent) -> AgentRun {
+async fn run_and_steer(stage: &mut TestAgent) -> AgentRunResult {
     let handle = stage.agent.handle();
     let saying = async {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -199,7 +199,7 @@ mod tests {
                 assert_ne!(stream.read_buf(&mut request_bytes).await.expect("reads"), 0, "{request_bytes:?}");
             }
             stream.write_all(answer.as_bytes()).await.expect("writes");
-            String::from_utf8(request_bytes).expect("the output is UTF-8").to_ascii_lowercase()
+            String::from_utf8(request_bytes).expect("the text is UTF-8").to_ascii_lowercase()
         };
         let request = async {
             let mut headers = HeaderMap::new();

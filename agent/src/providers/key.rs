@@ -116,7 +116,7 @@ mod tests {
         fs::write(&path, format!("{SECRET}\n")).expect("written");
         let key = ApiKey::from_file(&path).expect("a key");
         assert_eq!(key, ApiKey::new(SECRET).expect("a key"));
-        assert_eq!(key.header("Bearer ").to_str().expect("the path is UTF-8"), format!("Bearer {SECRET}"));
+        assert_eq!(key.header("Bearer ").to_str().expect("the header is ASCII"), format!("Bearer {SECRET}"));
     }
 
     #[test]

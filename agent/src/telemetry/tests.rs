@@ -17,8 +17,8 @@ use portcullis_types::{ToolError, ToolEvent, ToolOutput, ToolResult};
 
 use super::{
     super::{
-        AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
-        ProviderErrorKind, StopReason, Usage, event_channel,
+        AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRunResult, Delta, EventEmitter,
+        InMemoryMessageStore, ProviderErrorKind, StopReason, Usage, event_channel,
         testing::{EventRecorder, Script, ScriptStep, Tools, ask_for, text_answer},
     },
     *,
@@ -55,7 +55,7 @@ impl TelemetryRecorder {
         Telemetry::new(inner, settings, &self.tracers, &self.meters)
     }
 
-    async fn run(&self, content: RecordedContent, turns: Vec<Vec<ScriptStep>>) -> AgentRun {
+    async fn run(&self, content: RecordedContent, turns: Vec<Vec<ScriptStep>>) -> AgentRunResult {
         let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
         let emitter = self.emitter((), content);
         let (store, script) = (InMemoryMessageStore::new(), Script::new(turns));

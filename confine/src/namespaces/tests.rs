@@ -96,7 +96,7 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
 #[test]
 fn attempt_that_still_works_in_a_namespace_is_an_error() {
     for layer in THREAD_LAYERS {
-        for attempt in NamespaceAttempt::for_layer(layer).unwrap() {
+        for attempt in NamespaceProbe::for_layer(layer).unwrap() {
             let proof = attempt.proof(layer, attempt.run());
             assert!(matches!(proof, Err(ConfineError::NotRefused { .. })), "{proof:?}");
         }

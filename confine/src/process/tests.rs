@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use super::*;
 use crate::{
     PathAccess, PathRule, ProcessLimits,
-    sys::{HarmlessCall, TestCall, attempt},
+    sys::{ProbeSyscall, TestCall, attempt},
     testing::{
         ConfineFixture, assert_no_socket_can_be_made, enter_stock_container, kernel_has_layers,
         run_on_new_thread,
@@ -137,11 +137,11 @@ fn a_stock_container_is_enough() {
     let (layers, output) = run_on_new_thread(|| {
         enter_stock_container();
         assert_eq!(
-            attempt(HarmlessCall::Test(TestCall::Unshare)),
+            attempt(ProbeSyscall::Test(TestCall::Unshare)),
             crate::SyscallOutcome::Failed(libc::EPERM),
             "the container refuses"
         );
-        assert_eq!(attempt(HarmlessCall::Clone3), crate::SyscallOutcome::Failed(libc::ENOSYS));
+        assert_eq!(attempt(ProbeSyscall::Clone3), crate::SyscallOutcome::Failed(libc::ENOSYS));
         let (layers, _) = confine_privileges(&rules(&fixture), &probe_kernel()).expect("the layers hold");
         (layers, bash(&fixture, "echo $(echo ran); cat ../outside/secret"))
     });
@@ -223,14 +223,14 @@ fn other_processes_and_kernel_interfaces_are_out_of_reach() {
     confined(&rules(&fixture), |_| {
         for call in TestCall::REFUSED_TO_PROGRAMS {
             assert_eq!(
-                attempt(HarmlessCall::Test(call)),
+                attempt(ProbeSyscall::Test(call)),
                 crate::SyscallOutcome::Failed(libc::EPERM),
                 "{call:?}"
             );
         }
     });
     for call in [TestCall::Unshare, TestCall::Ptrace, TestCall::PrlimitOther, TestCall::ReniceOther] {
-        let free = run_on_new_thread(|| attempt(HarmlessCall::Test(call)));
+        let free = run_on_new_thread(|| attempt(ProbeSyscall::Test(call)));
         assert_ne!(free, crate::SyscallOutcome::Failed(libc::EPERM), "{call:?}");
     }
 }

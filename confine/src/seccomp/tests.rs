@@ -11,7 +11,7 @@ use std::{
 use super::*;
 use crate::{
     Layer, SyscallOutcome, confine_current_thread,
-    sys::{HarmlessCall, TestCall, attempt, attempt_page},
+    sys::{ProbeSyscall, TestCall, attempt, attempt_page},
     testing::{ConfineFixture, assert_no_socket_can_be_made, confined, kernel_has_layers},
 };
 
@@ -25,10 +25,10 @@ fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
     let fixture = ConfineFixture::new();
     confined(&fixture.rules_with_only(Layer::Seccomp), |_| {
         for call in TestCall::REFUSED {
-            assert_eq!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
+            assert_eq!(attempt(ProbeSyscall::Test(call)), REFUSED, "{call:?}");
         }
-        assert_eq!(attempt(HarmlessCall::Execve), REFUSED);
-        assert_eq!(attempt(HarmlessCall::Clone3), SyscallOutcome::Failed(libc::ENOSYS));
+        assert_eq!(attempt(ProbeSyscall::Execve), REFUSED);
+        assert_eq!(attempt(ProbeSyscall::Clone3), SyscallOutcome::Failed(libc::ENOSYS));
     });
 }
 
@@ -36,7 +36,7 @@ fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
 #[test]
 fn the_refused_calls_are_free_elsewhere() {
     for call in [TestCall::Clone, TestCall::Unshare, TestCall::Ptrace, TestCall::Prctl, TestCall::Kill] {
-        assert_ne!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
+        assert_ne!(attempt(ProbeSyscall::Test(call)), REFUSED, "{call:?}");
     }
 }
 
@@ -94,9 +94,9 @@ fn the_allocator_may_scan_and_give_back_its_pages() {
     }
     let fixture = ConfineFixture::new();
     confined(&fixture.rules(), |_| {
-        let outcome = attempt(HarmlessCall::Test(TestCall::PagemapScan));
+        let outcome = attempt(ProbeSyscall::Test(TestCall::PagemapScan));
         assert_eq!(outcome, SyscallOutcome::Failed(libc::EBADF));
-        assert_ne!(attempt(HarmlessCall::Test(TestCall::MadviseSelf)), REFUSED);
+        assert_ne!(attempt(ProbeSyscall::Test(TestCall::MadviseSelf)), REFUSED);
     });
 }
 

@@ -25,7 +25,7 @@ fn both_layers_are_proven_on_the_thread() {
     );
     assert_eq!(posture.evidence().len(), Probe::ALL.len());
     // Skip `clone3`, because a container's profile may answer it like this crate's filter.
-    for evidence in posture.evidence().iter().filter(|evidence| evidence.canary != Probe::Clone.describe()) {
+    for evidence in posture.evidence().iter().filter(|evidence| evidence.probe != Probe::Clone.describe()) {
         assert_ne!(evidence.before, evidence.after, "{evidence:?}");
     }
     assert_eq!(prove_on_scratch_thread(&fixture.rules()).unwrap(), posture);
@@ -61,7 +61,7 @@ fn every_bypass_of_the_port_rule_is_refused() {
         ("bind a socket to a port", libc::EPERM),
         ("listen on a socket", libc::EPERM),
     ] {
-        let evidence = posture.evidence().iter().find(|evidence| evidence.canary == canary);
+        let evidence = posture.evidence().iter().find(|evidence| evidence.probe == canary);
         let evidence = evidence.unwrap_or_else(|| panic!("no attempt to {canary}"));
         assert_eq!(evidence.after, SyscallOutcome::Failed(after), "{canary}");
         assert!(evidence.is_proof(), "{evidence:?}");
@@ -109,7 +109,7 @@ fn call_refused_before_confinement_is_not_a_proof() {
         confine_current_thread(&fixture.rules()).unwrap().posture().clone()
     });
     let is_proof = |probe: Probe| {
-        let evidence = posture.evidence().iter().find(|evidence| evidence.canary == probe.describe());
+        let evidence = posture.evidence().iter().find(|evidence| evidence.probe == probe.describe());
         evidence.unwrap().is_proof()
     };
     assert!(!is_proof(Probe::Clone) && is_proof(Probe::Socket) && is_proof(Probe::ReadState));

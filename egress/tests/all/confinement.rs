@@ -18,7 +18,7 @@ async fn the_posture_has_the_proof_of_each_way_out() {
     assert_eq!(posture.network(), Some(&[53, 443].into()));
     assert!(posture.summary().contains("seccomp=enforced"), "{posture}");
     for canary in ["make a UDP socket", "make an MPTCP socket", "connect by a first message (MSG_FASTOPEN)"] {
-        let evidence = posture.evidence().iter().find(|evidence| evidence.canary == canary).unwrap();
+        let evidence = posture.evidence().iter().find(|evidence| evidence.probe == canary).unwrap();
         assert_ne!(evidence.after, SyscallOutcome::Succeeded, "{canary}");
     }
 }

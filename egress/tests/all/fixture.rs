@@ -16,7 +16,7 @@ use std::{
     thread,
 };
 
-use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
+use portcullis_confine::{CanaryFile, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
     CancellationToken, Credential, DnsConfig, Egress, EgressConfig, FetchError, Judge, Method, PoolIdentity,
     Refusal, Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
@@ -223,13 +223,13 @@ impl Client {
     fn start(ports: &[u16], names: DnsConfig, authority: &str, proxy: Option<Url>) -> Self {
         let state = tempfile::tempdir().unwrap();
         let settings = EgressConfig {
-            canary: Canary::create(state.path()).unwrap(),
+            canary: CanaryFile::create(state.path()).unwrap(),
             landlock: requirement(Layer::Landlock),
             seccomp: requirement(Layer::Seccomp),
             ports: ports.iter().copied().collect(),
             proxy,
             names,
-            roots: TrustedRoots::read(SystemRoots::Leave, &[authority.as_bytes()]).unwrap(),
+            roots: TrustedRoots::read(SystemRoots::Ignore, &[authority.as_bytes()]).unwrap(),
             threads: NonZeroUsize::MIN,
         };
         Self { egress: Egress::start(settings).unwrap(), _state: state }

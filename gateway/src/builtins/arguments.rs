@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Action;
 
 /// The maximum length of the text of a message, in characters: 32,768.
-pub(crate) const MAX_TEXT: usize = 32_768;
+pub(crate) const MAX_TEXT_CHARS: usize = 32_768;
 
 /// The maximum number of messages that one call returns.
 pub(super) const MAX_MESSAGES: u32 = 100;
@@ -48,7 +48,7 @@ pub(super) fn declaration(action: Action) -> (&'static str, Value) {
             "Sends a message to the space that you are in. Its members read it.",
             object(
                 &json!({
-                    "text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT, "description": "The message."},
+                    "text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_CHARS, "description": "The message."},
                     "replyTo": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The id of the message that this one answers."},
                 }),
                 &["text"],

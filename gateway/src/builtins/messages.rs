@@ -2,8 +2,8 @@
 
 use portcullis_runs::now;
 use portcullis_store::{
-    Applied, Change, Json, MessageKind, MessageStatus, MessageUpdate, NewInboxEntry, NewMessage, PageRequest,
-    ParticipantKind, SpaceMessage, StoreError,
+    Change, ChangeResult, Json, MessageKind, MessageStatus, MessageUpdate, NewInboxEntry, NewMessage,
+    PageRequest, ParticipantKind, SpaceMessage, StoreError,
 };
 use portcullis_types::{ToolError, ToolErrorCode};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::{
     store_error,
 };
 use crate::{
-    core::Core,
+    core::GatewayState,
     cycle::{CycleSpace, message_event, message_id},
     prompt::{MESSAGE, MessageEntry},
     resource::time,
@@ -70,14 +70,14 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 ///
 /// # Errors
 /// [`StoreError`]; [`StoreError::AlreadyExists`] if the message is already complete. Then nothing is changed.
-pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
+pub(crate) async fn post(core: &GatewayState, message: NewMessage) -> Result<SpaceMessage, StoreError> {
     let (space, created) = (message.space.clone(), message.created);
     let wakes =
         message.author.kind == ParticipantKind::User || !are_last_texts_of_agents(core, &space).await?;
     let agents = if wakes { other_agents(core, &space, &message.author.id).await? } else { Vec::new() };
     let entries = inbox_entries(agents, &message)?;
     let (change, kind) = match core.store.space_message(&message.id).await {
-        Ok(begun) if begun.status == MessageStatus::Streaming => {
+        Ok(open_message) if open_message.status == MessageStatus::Streaming => {
             let update = MessageUpdate {
                 id: message.id,
                 expected: Some(MessageStatus::Streaming),
@@ -93,13 +93,13 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
     };
     let entries = Change::derived(move |applied| {
         // If two callers complete one message concurrently, only one of them adds it to the inboxes.
-        let is_sent = !matches!(applied.first(), Some(Applied::Updated { is_changed: false, .. }));
+        let is_sent = !matches!(applied.first(), Some(ChangeResult::Updated { is_changed: false, .. }));
         Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })
     });
     let applied = core.write(vec![change, message_event(kind, &space), entries]).await?;
     core.cycles.wake();
     let posted = applied.into_iter().find_map(|applied| match applied {
-        Applied::Posted(message) | Applied::Updated { message, .. } => Some(*message),
+        ChangeResult::Posted(message) | ChangeResult::Updated { message, .. } => Some(*message),
         _ => None,
     });
     Ok(posted.expect("the first change posts or updates the message"))
@@ -133,7 +133,7 @@ fn delivered_text(text: &str, agents: usize) -> String {
 
 /// Returns whether agents wrote all of the last texts. Calls of visible tools between the texts do not
 /// count, so that agents with such tools do not wake each other endlessly.
-async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
+async fn are_last_texts_of_agents(core: &GatewayState, space: &str) -> Result<bool, StoreError> {
     let (mut texts, mut request) = (0, PageRequest::first(MAX_AGENT_MESSAGES));
     for _page in 0..MAX_SEARCHED_PAGES {
         let page = core.store.space_messages(space, None, request).await?;
@@ -154,7 +154,7 @@ async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, Stor
 }
 
 /// Returns the other agents of a space.
-async fn other_agents(core: &Core, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
+async fn other_agents(core: &GatewayState, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
     let members = portcullis_runs::all_rows(|page| core.store.members(space, page)).await?;
     let agents = members.into_iter().filter(|member| member.kind == ParticipantKind::Agent);
     Ok(agents.map(|member| member.id).filter(|id| id != author).collect())

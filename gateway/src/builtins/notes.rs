@@ -80,7 +80,7 @@ pub(super) async fn delete(cycle: &CycleSpace, kind: NoteKind, args: &Value) -> 
     let agent = cycle.agent.id.clone();
     let applied = cycle.core.write(vec![Change::RemoveNotes { agent, kind, ids }]).await;
     let count = applied.map_err(store_error)?.into_iter().find_map(|applied| match applied {
-        portcullis_store::Applied::NotesRemoved { count } => Some(count),
+        portcullis_store::ChangeResult::NotesRemoved { count } => Some(count),
         _ => None,
     });
     Ok(json!({ "deleted": count.unwrap_or_default() }))

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_runs::{CarriedOver, RunId, RunSubject, late_result_text, take_late_result};
+use portcullis_runs::{InheritedContext, RunId, RunSubject, late_result_text, take_late_result};
 use portcullis_store::{InboxSpan, PageRequest, Participant, RunFilter, TOOL_RESULT};
 use portcullis_tools::{Caller, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
     agent_tool,
-    core::{Core, event, run_topics},
+    core::{GatewayState, event, run_topics},
     error::ApiError,
     from_store, prompt,
 };
@@ -29,7 +29,7 @@ const MAX_HISTORY_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// [`ApiError`] if the store fails, or if another process has taken the entries.
-pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<RunId>, ApiError> {
+pub(crate) async fn begin(core: &GatewayState, agent: &Participant) -> Result<Option<RunId>, ApiError> {
     let page = core.store.inbox(&agent.id, PageRequest::first(MAX_ENTRIES)).await?;
     let (Some(first), Some(last)) = (page.items.first(), page.items.last()) else { return Ok(None) };
     let consumed = InboxSpan { agent: agent.id.clone(), first: first.ordinal, last: last.ordinal };
@@ -57,7 +57,7 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     // `labels` has them. The registry's copy would only use memory.
     registry.end_run(&caller);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
-    let before = CarriedOver { messages, labels, consumed_inbox: Some(consumed) };
+    let before = InheritedContext { messages, labels, consumed_inbox: Some(consumed) };
     core.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
     // Write the event after the run, so that no reader hears of a run that does not exist.
     let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
@@ -67,7 +67,10 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
 
 /// Returns the messages of the agent's last cycle, beginning with one from its inbox, and the labels of what
 /// they have read.
-async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<FlowLabel, String>), ApiError> {
+async fn history(
+    core: &GatewayState,
+    agent: &str,
+) -> Result<(Vec<Message>, BTreeMap<FlowLabel, String>), ApiError> {
     let filter = RunFilter { agent: Some(agent.to_owned()), ..RunFilter::default() };
     let Some(last) = core.store.runs(filter, PageRequest::first(1)).await?.items.into_iter().next() else {
         return Ok((Vec::new(), BTreeMap::new()));

@@ -26,14 +26,14 @@ use crate::{
     agent_tool::{self, AgentTools},
     builtins,
     capabilities::AgentCapabilities,
-    core::{ChosenModel, Core, event},
+    core::{ChosenModel, GatewayState, event},
     error::ApiError,
     from_store, prompt,
     resource::{AgentDefinition, time},
 };
 
 /// The maximum number of goals, of memories and of plans that the model reads.
-const MAX_NOTES: u32 = 50;
+const MAX_NOTES_IN_PROMPT: u32 = 50;
 
 /// Drives a run of an agent to its end, or until the gateway stops.
 ///
@@ -42,7 +42,7 @@ const MAX_NOTES: u32 = 50;
 ///
 /// # Cancellation
 /// The run stays open, and a later process resumes it.
-pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
+pub(crate) async fn drive(core: &Arc<GatewayState>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
     let definition = from_store::definition(agent)?;
     let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
     let registry = Arc::new(registry);
@@ -68,7 +68,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
 
 /// A cycle whose lease this process holds.
 struct Cycle<'a> {
-    core: &'a Arc<Core>,
+    core: &'a Arc<GatewayState>,
     agent: &'a Participant,
     id: &'a RunId,
     definition: AgentDefinition,
@@ -175,12 +175,12 @@ fn caller_of_cycle(
     caller
 }
 
-async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<String, ApiError> {
+async fn instructions(core: &GatewayState, agent: &Participant, own: &str) -> Result<String, ApiError> {
     let mut kept = Vec::new();
     for (title, kind) in
         [("goals", NoteKind::Goal), ("memories", NoteKind::Memory), ("plans", NoteKind::Plan)]
     {
-        let page = core.store.notes(&agent.id, kind, PageRequest::first(MAX_NOTES)).await?;
+        let page = core.store.notes(&agent.id, kind, PageRequest::first(MAX_NOTES_IN_PROMPT)).await?;
         kept.push((title, page.items));
     }
     Ok(prompt::instructions(&agent.name, own, &kept))
@@ -188,7 +188,11 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
 
 /// Returns the space that the agent is in. It is derived from the calls in the run's messages, which begin
 /// with those of earlier cycles. The model reads the same messages, so both agree even after a restart.
-async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
+async fn entered_space(
+    core: &GatewayState,
+    agent: &Participant,
+    id: &RunId,
+) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut requested: BTreeMap<String, Option<String>> = BTreeMap::new();
     let stored = portcullis_runs::all_rows(|page| core.store.messages(id.as_str(), page)).await?;

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use portcullis_adapters::hsafa::ToolConfiguration;
 use portcullis_runs::now;
 use portcullis_store::{
-    Applied, Author, Change, Json, MessageKind, MessageStatus, MessageUpdate, NewMessage, ParticipantKind,
-    StoreError,
+    Author, Change, ChangeResult, Json, MessageKind, MessageStatus, MessageUpdate, NewMessage,
+    ParticipantKind, StoreError,
 };
 use portcullis_tools::external_call_id;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     agent_tool::AgentTools,
     builtins::SEND_MESSAGE,
-    core::{Core, event, run_topics},
+    core::{GatewayState, event, run_topics},
     from_store,
     resource::ShownCall,
     topic,
@@ -34,7 +34,7 @@ pub(crate) struct CycleAgent {
 
 /// The space that an agent is in during a cycle, and the calls in flight.
 pub(crate) struct CycleSpace {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<GatewayState>,
     pub(crate) agent: CycleAgent,
     pub(crate) run: String,
     entered: Mutex<Option<String>>,
@@ -62,7 +62,12 @@ pub(crate) fn message_id(agent: &str, run: &str, call: &str) -> String {
 }
 
 impl CycleSpace {
-    pub(crate) fn new(core: Arc<Core>, agent: CycleAgent, run: String, entered: Option<String>) -> Self {
+    pub(crate) fn new(
+        core: Arc<GatewayState>,
+        agent: CycleAgent,
+        run: String,
+        entered: Option<String>,
+    ) -> Self {
         Self { core, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
     }
 
@@ -354,7 +359,8 @@ pub(crate) enum ShownOutcome {
 pub(crate) fn message_event(kind: &'static str, space: &str) -> Change {
     let topics = vec![topic::for_space(space)];
     Change::derived(move |applied| {
-        let Some(Applied::Posted(message) | Applied::Updated { is_changed: true, message }) = applied.last()
+        let Some(ChangeResult::Posted(message) | ChangeResult::Updated { is_changed: true, message }) =
+            applied.last()
         else {
             return Ok(Vec::new());
         };

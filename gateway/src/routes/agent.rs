@@ -8,7 +8,7 @@ use portcullis_store::NoteKind;
 use super::extract::{Paging, Path, Query, age_cursor, by_age, by_ordinal};
 use crate::{
     access::Identity,
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorBody},
     from_store,
     resource::{InboxItem, Listing, Note},
@@ -18,7 +18,7 @@ use crate::{
 #[utoipa::path(get, path = "/api/agents/{agentId}/inbox", params(("agentId" = String, Path), Paging), responses(
     (status = 200, body = Listing<InboxItem>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn inbox(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(agent): Path<String>,
     Query(paging): Query<Paging>,
@@ -32,7 +32,7 @@ pub(super) async fn inbox(
 #[utoipa::path(get, path = "/api/agents/{agentId}/goals", params(("agentId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn goals(
-    state: State<Arc<Core>>,
+    state: State<Arc<GatewayState>>,
     caller: Identity,
     path: Path<String>,
     query: Query<Paging>,
@@ -44,7 +44,7 @@ pub(super) async fn goals(
 #[utoipa::path(get, path = "/api/agents/{agentId}/memories", params(("agentId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn memories(
-    state: State<Arc<Core>>,
+    state: State<Arc<GatewayState>>,
     caller: Identity,
     path: Path<String>,
     query: Query<Paging>,
@@ -56,7 +56,7 @@ pub(super) async fn memories(
 #[utoipa::path(get, path = "/api/agents/{agentId}/plans", params(("agentId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn plans(
-    state: State<Arc<Core>>,
+    state: State<Arc<GatewayState>>,
     caller: Identity,
     path: Path<String>,
     query: Query<Paging>,
@@ -65,7 +65,7 @@ pub(super) async fn plans(
 }
 
 async fn notes(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(agent): Path<String>,
     Query(paging): Query<Paging>,
@@ -78,7 +78,7 @@ async fn notes(
 
 /// Allows only the operator and the agent itself. The inbox and the notes of an agent can contain texts from
 /// spaces that a user may not see.
-async fn ensure_own(core: &Core, caller: &Identity, agent: &str) -> Result<(), ApiError> {
+async fn ensure_own(core: &GatewayState, caller: &Identity, agent: &str) -> Result<(), ApiError> {
     if caller.user().is_some() {
         return Err(ApiError::not_found("agent", agent));
     }

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::{Core, event, run_topics},
+    core::{GatewayState, event, run_topics},
     error::{ApiError, ErrorBody, ErrorCode},
     from_store,
     resource::{ApprovalJson, Listing},
@@ -45,7 +45,7 @@ pub(super) struct ApprovalQuery {
 /// An answer.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
+pub(super) struct ApprovalAnswerBody {
     /// `approve` or `deny`.
     decision: String,
     /// The hash of the question, which binds the answer to this call with these arguments.
@@ -63,7 +63,7 @@ pub(super) struct Answer {
 #[utoipa::path(get, path = "/api/approvals", params(ApprovalQuery), responses(
     (status = 200, body = Listing<ApprovalJson>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<ApprovalQuery>,
 ) -> Result<Json<Listing<ApprovalJson>>, ApiError> {
@@ -83,14 +83,14 @@ pub(super) async fn list(
 }
 
 /// Answers a question. An agent's token cannot answer any, because agents cannot approve their own calls.
-#[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = Answer, responses(
+#[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = ApprovalAnswerBody, responses(
     (status = 200, body = ApprovalJson), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn decide(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
-    Body(answer): Body<Answer>,
+    Body(answer): Body<ApprovalAnswerBody>,
 ) -> Result<Json<ApprovalJson>, ApiError> {
     let by = match &caller {
         Identity::Admin => "operator".to_owned(),

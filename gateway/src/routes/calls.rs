@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::{Core, event, run_topics},
+    core::{GatewayState, event, run_topics},
     cycle::message_event,
     error::{ApiError, ErrorBody, ErrorCode},
     from_store,
@@ -68,7 +68,7 @@ pub(super) struct AcceptedResult {
     (status = 200, body = Listing<Call>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<CallQuery>,
 ) -> Result<Json<Listing<Call>>, ApiError> {
@@ -98,11 +98,11 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/calls/{callId}", params(("callId" = String, Path)), responses(
     (status = 200, body = Call), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Call>, ApiError> {
-    let call = core.store.call(&id).await?;
+    let call = core.store.external_call(&id).await?;
     caller.ensure_sees_run(&core, (&call.run, &call.agent)).await?;
     let (space, metadata) = match core.store.call_message(&id).await? {
         Some(message) => (Some(message.space), message.metadata),
@@ -117,14 +117,14 @@ pub(super) async fn get(
     (status = 200, body = AcceptedResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn submit(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(run): Path<String>,
     Body(submitted): Body<SubmittedResult>,
 ) -> Result<Json<AcceptedResult>, ApiError> {
     let SubmittedResult { call_id, result } = submitted;
     let unknown = || ApiError::not_found("call", &call_id);
-    let call = match core.store.call(&call_id).await {
+    let call = match core.store.external_call(&call_id).await {
         Ok(call) if call.run == run => call,
         Ok(_) | Err(store::StoreError::NotFound { .. }) => return Err(unknown()),
         Err(error) => return Err(error.into()),
@@ -175,7 +175,8 @@ pub(super) async fn submit(
     });
     changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
     // Write result, message and events in one transaction, so that no reader sees one without the others.
-    let resolved = core.store.resolve_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
+    let resolved =
+        core.store.resolve_external_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
     let delivery = match resolved {
         ResolveOutcome::Resolved { delivery, applied } => {
             core.show(&applied).await;

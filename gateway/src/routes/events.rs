@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use super::extract::{Path, Query};
 use crate::{
     access::TokenHash,
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorBody},
     readership::{Readership, StreamSubject},
     sse,
@@ -19,58 +19,58 @@ use crate::{
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Begin {
+pub(super) struct StreamStart {
     /// The id of the last event that the reader has, for readers that cannot set the header `Last-Event-ID`.
     last_event_id: Option<String>,
 }
 
 /// The events of a space, as server-sent events.
-#[utoipa::path(get, path = "/api/spaces/{spaceId}/events", params(("spaceId" = String, Path), Begin), responses(
+#[utoipa::path(get, path = "/api/spaces/{spaceId}/events", params(("spaceId" = String, Path), StreamStart), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn space_events(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(space): Path<String>,
-    Query(begin): Query<Begin>,
+    Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     open(core, token, StreamSubject::Space(space), (&headers, begin)).await
 }
 
 /// The events of an agent, as server-sent events.
-#[utoipa::path(get, path = "/api/agents/{agentId}/events", params(("agentId" = String, Path), Begin), responses(
+#[utoipa::path(get, path = "/api/agents/{agentId}/events", params(("agentId" = String, Path), StreamStart), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn agent_events(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(agent): Path<String>,
-    Query(begin): Query<Begin>,
+    Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     open(core, token, StreamSubject::Agent(agent), (&headers, begin)).await
 }
 
 /// The events of a run, as server-sent events.
-#[utoipa::path(get, path = "/api/runs/{runId}/events", params(("runId" = String, Path), Begin), responses(
+#[utoipa::path(get, path = "/api/runs/{runId}/events", params(("runId" = String, Path), StreamStart), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn run_events(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(run): Path<String>,
-    Query(begin): Query<Begin>,
+    Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     open(core, token, StreamSubject::Run(run), (&headers, begin)).await
 }
 
 async fn open(
-    core: Arc<Core>,
+    core: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
-    (headers, begin): (&HeaderMap, Begin),
+    (headers, begin): (&HeaderMap, StreamStart),
 ) -> Result<Response, ApiError> {
     // The readership keeps the token, because it checks the right again while the stream is open.
     let readership = Readership::new(Arc::clone(&core), token, subject).await?;

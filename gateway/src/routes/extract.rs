@@ -174,10 +174,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_end_in_time_is_refused() {
-        let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{\"text\": "))]);
+        let head = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{\"text\": "))]);
         let request = Request::builder()
             .header(CONTENT_TYPE, "application/json")
-            .body(StreamedBody::from_stream(begun.chain(stream::pending())))
+            .body(StreamedBody::from_stream(head.chain(stream::pending())))
             .expect("a request");
         let begin = tokio::time::Instant::now();
         let refused = Body::<Value>::from_request(request, &()).await.err().expect("refused");

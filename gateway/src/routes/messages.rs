@@ -12,7 +12,7 @@ use super::extract::{Body, Path, Query, by_ordinal};
 use crate::{
     access::Identity,
     builtins,
-    core::{Core, new_id},
+    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Message},
@@ -55,7 +55,7 @@ pub(super) struct SentMessage {
     (status = 200, body = Listing<Message>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(space): Path<String>,
     Query(query): Query<MessageQuery>,
@@ -76,7 +76,7 @@ pub(super) async fn list(
     (status = 201, body = Message), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(space): Path<String>,
     Body(sent): Body<SentMessage>,

@@ -19,17 +19,17 @@ use crate::{
     agent_servers::AgentServers,
     agent_tool,
     capabilities::AgentCapabilities,
-    core::{Core, new_id},
+    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Agent, AgentDefinition, AgentStatus, Listing, User},
 };
 
 /// The maximum length of instructions, in bytes: 64 KiB.
-pub(super) const MAX_INSTRUCTIONS: usize = 64 * 1024;
+pub(super) const MAX_INSTRUCTIONS_BYTES: usize = 64 * 1024;
 
 /// The maximum length of the name of a model, in bytes.
-const MAX_MODEL: usize = 256;
+const MAX_MODEL_BYTES: usize = 256;
 
 /// A user that is added.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -44,7 +44,7 @@ pub(super) struct NewUser {
 #[utoipa::path(get, path = "/api/users", params(Paging), responses(
     (status = 200, body = Listing<User>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_users(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<User>>, ApiError> {
@@ -59,7 +59,7 @@ pub(super) async fn list_users(
     (status = 201, body = User), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create_user(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<NewUser>,
 ) -> Result<(StatusCode, Json<User>), ApiError> {
@@ -80,7 +80,7 @@ pub(super) async fn create_user(
 #[utoipa::path(get, path = "/api/agents", params(Paging), responses(
     (status = 200, body = Listing<Agent>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_agents(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Agent>>, ApiError> {
@@ -102,7 +102,7 @@ pub(super) async fn list_agents(
     (status = 201, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create_agent(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Body(definition): Body<AgentDefinition>,
 ) -> Result<(StatusCode, Json<Agent>), ApiError> {
@@ -124,7 +124,7 @@ pub(super) async fn create_agent(
 #[utoipa::path(get, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
     (status = 200, body = Agent), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get_agent(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
@@ -132,12 +132,12 @@ pub(super) async fn get_agent(
     with_status(&core, core.store.participant(&id).await?).map(Json)
 }
 
-/// Gives an agent another definition, which its next cycle has.
+/// Replaces the definition of an agent. The next cycle uses it.
 #[utoipa::path(put, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), request_body = AgentDefinition, responses(
     (status = 200, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn update_agent(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
     Body(definition): Body<AgentDefinition>,
@@ -161,7 +161,7 @@ pub(super) async fn update_agent(
 #[utoipa::path(delete, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_agent(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -185,7 +185,7 @@ pub(super) async fn remove_agent(
 }
 
 /// Returns the agent with this id.
-async fn agent(core: &Core, id: &str) -> Result<Participant, ApiError> {
+async fn agent(core: &GatewayState, id: &str) -> Result<Participant, ApiError> {
     let participant = core.store.participant(id).await?;
     if participant.kind == ParticipantKind::Agent {
         Ok(participant)
@@ -194,19 +194,19 @@ async fn agent(core: &Core, id: &str) -> Result<Participant, ApiError> {
     }
 }
 
-fn with_status(core: &Core, agent: Participant) -> Result<Agent, ApiError> {
+fn with_status(core: &GatewayState, agent: Participant) -> Result<Agent, ApiError> {
     let status = if core.cycles.is_active(&agent.id) { AgentStatus::Running } else { AgentStatus::Idle };
     from_store::agent(agent, status)
 }
 
 /// Checks the whole definition, so that no cycle fails because of it.
-fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
-    if definition.instructions.len() > MAX_INSTRUCTIONS {
-        let rule = format!("instructions have at most {MAX_INSTRUCTIONS} bytes");
+fn check(core: &GatewayState, definition: &AgentDefinition) -> Result<(), ApiError> {
+    if definition.instructions.len() > MAX_INSTRUCTIONS_BYTES {
+        let rule = format!("instructions have at most {MAX_INSTRUCTIONS_BYTES} bytes");
         return Err(ApiError::invalid("instructions", rule));
     }
     if let Some(model) = &definition.model
-        && (model.is_empty() || model.len() > MAX_MODEL || model.chars().any(char::is_control))
+        && (model.is_empty() || model.len() > MAX_MODEL_BYTES || model.chars().any(char::is_control))
     {
         return Err(ApiError::invalid(
             "model",

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::extract::{Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::Core,
+    core::GatewayState,
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Run, RunDetails},
@@ -43,7 +43,7 @@ pub(super) struct RunQuery {
     (status = 200, body = Listing<Run>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<RunQuery>,
 ) -> Result<Json<Listing<Run>>, ApiError> {
@@ -66,7 +66,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/runs/{runId}", params(("runId" = String, Path)), responses(
     (status = 200, body = RunDetails), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<RunDetails>, ApiError> {
@@ -80,7 +80,7 @@ pub(super) async fn get(
 #[utoipa::path(post, path = "/api/runs/{runId}/cancel", params(("runId" = String, Path)), responses(
     (status = 202), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 pub(super) async fn cancel(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -100,7 +100,7 @@ pub(super) async fn cancel(
 #[utoipa::path(get, path = "/api/runs/{runId}/rows", params(("runId" = String, Path)), responses(
     (status = 200, body = Listing<Object>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn rows(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Listing<Value>>, ApiError> {
@@ -114,7 +114,7 @@ pub(super) async fn rows(
 }
 
 /// Returns a run, if the caller may see it.
-async fn seen(core: &Core, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
+async fn seen(core: &GatewayState, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
     let run = core.store.run(id).await?.summary;
     caller.ensure_sees_run(core, (id, &run.agent)).await?;
     Ok(run)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
 use portcullis_runs::now;
-use portcullis_store::{Applied, Change, NewSpace, ParticipantKind};
+use portcullis_store::{Change, ChangeResult, NewSpace, ParticipantKind};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age, name};
 use crate::{
     access::Identity,
-    core::{Core, event, new_id},
+    core::{GatewayState, event, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Member, Space},
@@ -33,7 +33,7 @@ pub(super) struct AddedSpace {
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
     (status = 200, body = Listing<Space>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Space>>, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn list(
     (status = 201, body = Space), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<AddedSpace>,
 ) -> Result<(StatusCode, Json<Space>), ApiError> {
@@ -73,7 +73,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
     (status = 200, body = Space), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Space>, ApiError> {
@@ -85,7 +85,7 @@ pub(super) async fn get(
 #[utoipa::path(delete, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -99,7 +99,7 @@ pub(super) async fn remove(
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/members", params(("spaceId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Member>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn members(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
     Query(paging): Query<Paging>,
@@ -115,7 +115,7 @@ pub(super) async fn members(
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn add_member(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path((space, participant)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
@@ -142,7 +142,7 @@ pub(super) async fn add_member(
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_member(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path((space, participant)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
@@ -166,7 +166,7 @@ pub(super) async fn remove_member(
     let changes = vec![
         Change::RemoveMember { space, participant },
         Change::derived(move |applied| {
-            let was_member = matches!(applied.last(), Some(Applied::Left { was_member: true }));
+            let was_member = matches!(applied.last(), Some(ChangeResult::Left { was_member: true }));
             Ok(if was_member { vec![left] } else { Vec::new() })
         }),
     ];
@@ -175,7 +175,7 @@ pub(super) async fn remove_member(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn join(core: &Core, space: &str, participant: &str) -> Result<(), ApiError> {
+async fn join(core: &GatewayState, space: &str, participant: &str) -> Result<(), ApiError> {
     let member = core.store.participant(participant).await?;
     let joined = now();
     let data = json!({ "member": from_store::member(portcullis_store::Member {
@@ -188,7 +188,7 @@ async fn join(core: &Core, space: &str, participant: &str) -> Result<(), ApiErro
     let changes = vec![
         Change::AddMember { space: space.to_owned(), participant: participant.to_owned(), joined },
         Change::derived(move |applied| {
-            let is_new = matches!(applied.last(), Some(Applied::Joined { is_new: true }));
+            let is_new = matches!(applied.last(), Some(ChangeResult::Joined { is_new: true }));
             Ok(if is_new { vec![event] } else { Vec::new() })
         }),
     ];

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age};
 use crate::{
     access::{Identity, TokenKind, token_hash},
-    core::{Core, new_id},
+    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Token},
@@ -39,7 +39,7 @@ pub(super) struct NewToken {
 
 /// A token with its secret, which is shown this once.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct MadeToken {
+pub(super) struct CreatedToken {
     id: String,
     token: String,
 }
@@ -48,7 +48,7 @@ pub(super) struct MadeToken {
 #[utoipa::path(get, path = "/api/me", responses(
     (status = 200, body = CallerInfo), (status = 401, body = ErrorBody)))]
 pub(super) async fn me(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
 ) -> Result<Json<CallerInfo>, ApiError> {
     let participant = match &caller {
@@ -66,7 +66,7 @@ pub(super) async fn me(
 #[utoipa::path(get, path = "/api/tokens", params(Paging), responses(
     (status = 200, body = Listing<Token>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Token>>, ApiError> {
@@ -77,13 +77,13 @@ pub(super) async fn list(
 
 /// Makes a token. Only this response has its secret.
 #[utoipa::path(post, path = "/api/tokens", request_body = NewToken, responses(
-    (status = 201, body = MadeToken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 201, body = CreatedToken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<NewToken>,
-) -> Result<(StatusCode, Json<MadeToken>), ApiError> {
+) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
     caller.ensure_admin()?;
     let Ok(kind) = new.subject.parse() else {
         return Err(ApiError::invalid("subject", "it is one of admin, user, agent, run"));
@@ -114,7 +114,7 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/api/tokens/{tokenId}", params(("tokenId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
-    State(core): State<Arc<Core>>,
+    State(core): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -127,7 +127,11 @@ pub(super) async fn remove(
     }
 }
 
-async fn make(core: &Core, kind: TokenKind, subject: Option<String>) -> Result<MadeToken, ApiError> {
+async fn make(
+    core: &GatewayState,
+    kind: TokenKind,
+    subject: Option<String>,
+) -> Result<CreatedToken, ApiError> {
     let (id, token) = (new_id("tok")?, new_id("pct")?);
     let row = store::Token {
         id: id.clone(),
@@ -137,5 +141,5 @@ async fn make(core: &Core, kind: TokenKind, subject: Option<String>) -> Result<M
         created: now(),
     };
     core.store.add_token(row).await?;
-    Ok(MadeToken { id, token })
+    Ok(CreatedToken { id, token })
 }

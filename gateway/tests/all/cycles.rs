@@ -1,4 +1,4 @@
-//! Cycles: inboxes, spaces, built-in tools.
+//! CycleScheduler: inboxes, spaces, built-in tools.
 
 use serde_json::{Value, json};
 

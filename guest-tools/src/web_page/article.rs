@@ -64,7 +64,7 @@ pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
 /// Returns the body without navigation, or the whole body if almost no words would remain.
 pub(super) fn body(mut tree: HtmlTree, parsed: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
-    // If less than a fifth of the words would remain, the names have marked the content itself.
+    // If less than a fifth of the words would remain, the class names matched the content itself, so keep the whole body.
     if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
         for id in aside {
             tree.remove(id);
@@ -120,16 +120,16 @@ fn boilerplate(tree: &HtmlTree) -> HashSet<NodeId> {
 
 fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
     let role = tree.attribute(id, "role").unwrap_or_default();
-    let of_role =
+    let has_boilerplate_role =
         ["navigation", "banner", "contentinfo", "search", "complementary", "menu", "menubar", "alertdialog"]
             .contains(&role);
-    let of_name = match name {
+    let has_boilerplate_tag = match name {
         "nav" | "aside" | "footer" | "dialog" => !is_in_content(tree, id),
         "header" => !is_in_content(tree, id) && !has_heading(tree, id),
         _ => false,
     };
-    of_role
-        || of_name
+    has_boilerplate_role
+        || has_boilerplate_tag
         || (matches!(name, "div" | "section" | "ul" | "p" | "form") && has_boilerplate_name(tree, id))
 }
 

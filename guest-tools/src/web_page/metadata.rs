@@ -34,8 +34,8 @@ pub(super) fn read(tree: &HtmlTree) -> PageMetadata {
             "base" if base.is_none() => base = tree.attribute(id, "href").map(str::to_owned),
             "meta" if metas < MAX_METAS => {
                 metas += 1;
-                let of_title = tree.attribute(id, "property") == Some("og:title");
-                if of_title {
+                let is_og_title = tree.attribute(id, "property") == Some("og:title");
+                if is_og_title {
                     open_graph_title =
                         open_graph_title.or_else(|| tree.attribute(id, "content").and_then(line));
                 }

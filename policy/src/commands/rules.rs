@@ -48,7 +48,7 @@ pub enum InvalidCommandRule {
     #[error("`{0}` is shell syntax: a rule is a list of plain words, in which `*` matches anything")]
     Syntax(char),
     /// The rule contains an invisible character.
-    #[error("`{}` is not seen: a rule is a list of plain words", .0.escape_unicode())]
+    #[error("`{}` is an invisible character: a rule is a list of plain words", .0.escape_unicode())]
     Invisible(char),
     /// The text is not an operator.
     #[error("`{}` is not an operator: write one of {OPERATORS}", .0.escape_default())]

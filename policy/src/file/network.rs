@@ -10,7 +10,7 @@ use super::{
     invalid::InvalidValue,
     keys,
     section::{Section, SectionEntry},
-    value::{choice_parser, count, elements, parse_text, size},
+    value::{choice_parser, elements, parse_text, read_count, read_size},
 };
 
 /// Reads the keys `hosts` and `methods` of a profile.
@@ -82,11 +82,11 @@ pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> 
 
 fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     EgressEntries {
-        max_response: section
-            .entry("max_response")
-            .and_then(|entry| Some(entry.located(ResponseBytes(size(&entry, RESPONSE_BOUNDS, faults)?)))),
+        max_response: section.entry("max_response").and_then(|entry| {
+            Some(entry.located(ResponseBytes(read_size(&entry, RESPONSE_BOUNDS, faults)?)))
+        }),
         max_redirects: section.entry("max_redirects").and_then(|entry| {
-            let count = count(&entry, REDIRECT_BOUNDS, faults)?;
+            let count = read_count(&entry, REDIRECT_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
             Some(entry.located(u32::try_from(count).unwrap_or(u32::MAX)))
         }),

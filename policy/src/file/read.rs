@@ -28,8 +28,8 @@ use super::{
     shell::shell,
     syntax,
     value::{
-        approval_of, choice_parser, duration_within, elements, limits, memory, output, size, tier, timeout,
-        tool_name,
+        approval_of, choice_parser, elements, read_duration, read_limits, read_memory_size, read_output_size,
+        read_size, read_timeout, tier, tool_name,
     },
 };
 
@@ -87,7 +87,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
             secrets: secrets(root, faults),
             limits: root
                 .section("limits", faults)
-                .map(|section| limits(&section, faults))
+                .map(|section| read_limits(&section, faults))
                 .unwrap_or_default(),
             flow: flow(root, faults),
         };
@@ -273,9 +273,9 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> 
     section.refuse_unknown(keys::TOOL, faults);
     let profile = section.entry("profile");
     let approval = section.entry("approval").and_then(|entry| entry.parsed(faults, approval_of));
-    let timeout = section.entry("timeout").and_then(|entry| timeout(&entry, faults));
-    let memory = section.entry("memory").and_then(|entry| memory(&entry, faults));
-    let max_output = section.entry("max_output_bytes").and_then(|entry| output(&entry, faults));
+    let timeout = section.entry("timeout").and_then(|entry| read_timeout(&entry, faults));
+    let memory = section.entry("memory").and_then(|entry| read_memory_size(&entry, faults));
+    let max_output = section.entry("max_output_bytes").and_then(|entry| read_output_size(&entry, faults));
     Some(ToolEntry {
         name: entry.located_at_key(name?),
         optional: is_optional(&section, faults),
@@ -347,13 +347,13 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
         settings.sync = sync.unwrap_or_default();
     }
     if let Some(entry) = section.entry("segment")
-        && let Some(bytes) = size(&entry, AuditSettings::SEGMENT_BOUNDS, faults)
+        && let Some(bytes) = read_size(&entry, AuditSettings::SEGMENT_BOUNDS, faults)
     {
         settings.segment_bytes = FileBytes(bytes);
     }
     let mut age = |key| {
         let entry = section.entry(key)?;
-        Some(duration_within(&entry, AuditSettings::AGE_BOUNDS, faults)?.value)
+        Some(read_duration(&entry, AuditSettings::AGE_BOUNDS, faults)?.value)
     };
     settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
     settings.retention = age("keep");

@@ -12,7 +12,10 @@ use super::{
     secrets::reduced_secret,
     section::{Section, SectionEntry},
     shell::shell,
-    value::{approval_of, choice_parser, limits, memory, output, tier, timeout, tool_name},
+    value::{
+        approval_of, choice_parser, read_limits, read_memory_size, read_output_size, read_timeout, tier,
+        tool_name,
+    },
 };
 
 /// Reads a whole overlay. The result is valid only if there are no faults.
@@ -69,7 +72,10 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .filter_map(|entry| reduced_secret(entry, faults))
             .collect(),
         search: section.section("search", faults).and_then(|section| reduced_search(&section, faults)),
-        limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
+        limits: section
+            .section("limits", faults)
+            .map(|section| read_limits(&section, faults))
+            .unwrap_or_default(),
         flow: flow(section, faults),
     }
 }
@@ -108,9 +114,11 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool
         name: entry.located_at_key(name?),
         optional: is_optional(&section, faults),
         approval,
-        timeout: section.entry("timeout").and_then(|entry| timeout(&entry, faults)),
-        memory: section.entry("memory").and_then(|entry| memory(&entry, faults)),
-        max_output_bytes: section.entry("max_output_bytes").and_then(|entry| output(&entry, faults)),
+        timeout: section.entry("timeout").and_then(|entry| read_timeout(&entry, faults)),
+        memory: section.entry("memory").and_then(|entry| read_memory_size(&entry, faults)),
+        max_output_bytes: section
+            .entry("max_output_bytes")
+            .and_then(|entry| read_output_size(&entry, faults)),
         enabled: enabled.and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
     })
 }

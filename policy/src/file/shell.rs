@@ -16,7 +16,7 @@ use super::{
     invalid::InvalidValue,
     keys,
     section::{Section, SectionEntry},
-    value::{choice_parser, count, elements, parse_text, size, timeout},
+    value::{choice_parser, elements, parse_text, read_count, read_size, read_timeout},
 };
 
 /// Reads `[shell]`. The caller passes the accesses that a mount may have.
@@ -40,18 +40,21 @@ pub(super) fn shell<A: Copy, const N: usize>(
                 Some((mount.located_at_key(mount.name.to_owned()), mount.located(access)))
             })
             .collect(),
-        timeout: entry("timeout").and_then(|entry| timeout(&entry, faults)),
-        memory: entry("memory")
-            .and_then(|entry| Some(entry.located(MemoryBytes(size(&entry, SHELL_MEMORY_BOUNDS, faults)?)))),
+        timeout: entry("timeout").and_then(|entry| read_timeout(&entry, faults)),
+        memory: entry("memory").and_then(|entry| {
+            Some(entry.located(MemoryBytes(read_size(&entry, SHELL_MEMORY_BOUNDS, faults)?)))
+        }),
         processes: entry("processes").and_then(|entry| {
-            let count = count(&entry, SHELL_PROCESSES_BOUNDS, faults)?;
+            let count = read_count(&entry, SHELL_PROCESSES_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
             Some(entry.located(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
-        file_size: entry("file_size")
-            .and_then(|entry| Some(entry.located(FileBytes(size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))),
-        output: entry("output")
-            .and_then(|entry| Some(entry.located(OutputBytes(size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))),
+        file_size: entry("file_size").and_then(|entry| {
+            Some(entry.located(FileBytes(read_size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))
+        }),
+        output: entry("output").and_then(|entry| {
+            Some(entry.located(OutputBytes(read_size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))
+        }),
         environment: entry("environment").map(|entry| elements(&entry, faults, VariableName::parse)),
         read: entry("read").map(|entry| entry.located(elements(&entry, faults, parse_text))),
         caches: entry("caches").map(|entry| entry.located(elements(&entry, faults, parse_text))),

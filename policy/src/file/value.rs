@@ -17,23 +17,23 @@ use super::{
 };
 
 /// Reads `[limits]`, which a policy and a reduction share.
-pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEntries {
+pub(super) fn read_limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEntries {
     section.refuse_unknown(keys::LIMITS, faults);
     let located = |name: &str| section.entry(name);
     LimitEntries {
         concurrency: located("concurrency").and_then(|entry| {
-            let count = count(&entry, limits::CONCURRENCY_BOUNDS, faults)?;
+            let count = read_count(&entry, limits::CONCURRENCY_BOUNDS, faults)?;
             // Cannot fail: the bounds lie far below `usize::MAX`.
             Some(entry.located(usize::try_from(count).unwrap_or(usize::MAX)))
         }),
         calls_per_minute: located("calls_per_minute").and_then(|entry| {
-            let count = count(&entry, limits::CALLS_PER_MINUTE_BOUNDS, faults)?;
+            let count = read_count(&entry, limits::CALLS_PER_MINUTE_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
             Some(entry.located(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
-        max_output_bytes: located("max_output_bytes").and_then(|entry| output(&entry, faults)),
-        wasm_memory: located("wasm_memory").and_then(|entry| memory(&entry, faults)),
-        max_timeout: located("max_timeout").and_then(|entry| timeout(&entry, faults)),
+        max_output_bytes: located("max_output_bytes").and_then(|entry| read_output_size(&entry, faults)),
+        wasm_memory: located("wasm_memory").and_then(|entry| read_memory_size(&entry, faults)),
+        max_timeout: located("max_timeout").and_then(|entry| read_timeout(&entry, faults)),
     }
 }
 
@@ -42,8 +42,8 @@ pub(super) fn parse_text<T: FromStr>(text: &str) -> Result<T, T::Err> {
     text.parse()
 }
 
-/// Reads a count.
-pub(super) fn count(
+/// Reads a whole number within the bounds.
+pub(super) fn read_count(
     entry: &SectionEntry<'_>,
     bounds: LimitBounds<u64>,
     faults: &mut Faults<'_>,
@@ -54,18 +54,24 @@ pub(super) fn count(
     check_bounds(entry, number, bounds, |number| number.to_string(), faults)
 }
 
-/// Reads a length of output.
-pub(super) fn output(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<OutputBytes>> {
-    Some(entry.located(OutputBytes(size(entry, limits::OUTPUT_BOUNDS, faults)?)))
+/// Reads the maximum size of an output that a model gets, as [`read_size`] does.
+pub(super) fn read_output_size(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<Located<OutputBytes>> {
+    Some(entry.located(OutputBytes(read_size(entry, limits::OUTPUT_BOUNDS, faults)?)))
 }
 
-/// Reads an amount of memory.
-pub(super) fn memory(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<MemoryBytes>> {
-    Some(entry.located(MemoryBytes(size(entry, limits::MEMORY_BOUNDS, faults)?)))
+/// Reads the maximum memory of a guest or a command, as [`read_size`] does.
+pub(super) fn read_memory_size(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<Located<MemoryBytes>> {
+    Some(entry.located(MemoryBytes(read_size(entry, limits::MEMORY_BOUNDS, faults)?)))
 }
 
 /// Reads a size: a text with a unit, or a number of bytes.
-pub(super) fn size(
+pub(super) fn read_size(
     entry: &SectionEntry<'_>,
     bounds: LimitBounds<u64>,
     faults: &mut Faults<'_>,
@@ -77,13 +83,13 @@ pub(super) fn size(
     check_bounds(entry, bytes, bounds, format_in_largest_unit, faults)
 }
 
-/// Reads a time limit.
-pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Duration>> {
-    duration_within(entry, limits::TIMEOUT_BOUNDS, faults)
+/// Reads the time limit of a call.
+pub(super) fn read_timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Duration>> {
+    read_duration(entry, limits::TIMEOUT_BOUNDS, faults)
 }
 
-/// Reads a duration.
-pub(super) fn duration_within(
+/// Reads a duration with its unit, such as `30s`, within the bounds.
+pub(super) fn read_duration(
     entry: &SectionEntry<'_>,
     bounds: LimitBounds<Duration>,
     faults: &mut Faults<'_>,

@@ -31,7 +31,7 @@ pub enum InvalidProxy {
     #[error("{0}; write for example `http://proxy.example:3128`")]
     Url(InvalidUrl),
     /// The URL has a user or a password, which every reader of the policy would see.
-    #[error("a proxy that wants credentials cannot be used: leave user and password out")]
+    #[error("a proxy with credentials is not supported: leave out user and password")]
     Credentials,
     /// The URL has the scheme `https`.
     #[error("a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not affected")]

@@ -33,7 +33,7 @@ enum HostPattern {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidHostRule {
     /// The rule is too long.
-    #[error("a rule of more than {MAX_RULE_BYTES} bytes; write `https://` and a host")]
+    #[error("the rule is longer than {MAX_RULE_BYTES} bytes; write `https://` and a host")]
     TooLong,
     /// The rule does not start with `http://` or `https://`.
     #[error("a rule begins with `https://` or `http://`; write for example `https://api.example.com`")]

@@ -35,7 +35,7 @@ pub enum InvalidSecretHeader {
     )]
     Place,
     /// The text around the value has characters other than printable ASCII.
-    #[error("around `{{secret}}` a header has printable ASCII characters only")]
+    #[error("the text around `{{secret}}` must be printable ASCII")]
     Characters,
 }
 

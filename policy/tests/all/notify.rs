@@ -61,6 +61,6 @@ fn the_tool_exists_with_a_service_and_asks() {
 fn the_section_changes_the_digest_and_its_absence_does_not() {
     let with_service = format!("{BASE}[notify]\ndiscord = 'https://a.example/'");
     assert_ne!(load(BASE).digest().as_str(), load(&with_service).digest().as_str());
-    let json = String::from_utf8(load(BASE).canonical_json()).expect("the output is UTF-8");
+    let json = String::from_utf8(load(BASE).canonical_json()).expect("the text is UTF-8");
     assert!(!json.contains("notify"), "{json}");
 }

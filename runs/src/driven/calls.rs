@@ -19,8 +19,8 @@ use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
 impl DrivenRun {
     /// Writes the result of a call that has begun in this process.
     pub(crate) async fn finish(&self, result: &ToolResult) {
-        if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
-            match self.finished_call(begun, result) {
+        if let Some(started) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
+            match self.finished_call(started, result) {
                 Ok(started) => self.progress.lock().await.finished_calls.push(started),
                 Err(error) => warn_of_unwritten_end(&result.call_id, &error),
             }
@@ -44,12 +44,12 @@ impl DrivenRun {
 
     fn finished_call(
         &self,
-        (started, begun): (NewStartedCall, i64),
+        (started, started_at): (NewStartedCall, i64),
         result: &ToolResult,
     ) -> Result<FinishedCall, StoreError> {
         let labels = label_texts(self.registry.run_labels(&self.caller).keys());
         let started = NewStartedCall { labels, ..started };
-        Ok(FinishedCall { started, begun, finished: now(), result: Json::of(result)? })
+        Ok(FinishedCall { started, started_at, finished: now(), result: Json::of(result)? })
     }
 
     fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewStartedCall, i64)>>> {
@@ -69,7 +69,7 @@ impl DrivenRun {
 #[async_trait]
 impl CallStartListener for DrivenRun {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
-        let begun = async {
+        let start = async {
             let started = NewStartedCall {
                 call: call.call_id.clone(),
                 tool: call.tool.clone(),
@@ -83,7 +83,7 @@ impl CallStartListener for DrivenRun {
             }
             self.store.start_call(self.guard(), started).await.map(Some)
         };
-        match begun.await {
+        match start.await {
             Ok(None) => Ok(()),
             Ok(Some(CallStart::Begun { .. })) => {
                 self.started_calls().insert(call.call_id.clone(), false);
@@ -107,9 +107,9 @@ pub(super) async fn read_interrupted_calls(
     state: &RunState,
 ) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
-    let (mut begun, mut labels) = (HashMap::new(), Vec::new());
+    let (mut started_calls, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
-        return Ok((begun, labels));
+        return Ok((started_calls, labels));
     }
     let started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
     for started in started_calls.into_iter().filter(|started| calls.contains(&*started.call)) {
@@ -117,10 +117,10 @@ pub(super) async fn read_interrupted_calls(
             labels.push((parse_label(label, id)?, started.call.clone()));
         }
         if let Some(call) = interrupted_call(&started, id)? {
-            begun.insert(started.call, call);
+            started_calls.insert(started.call, call);
         }
     }
-    Ok((begun, labels))
+    Ok((started_calls, labels))
 }
 
 /// Reads the state of an interrupted call. Returns `None` if the call may run again.

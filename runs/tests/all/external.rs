@@ -23,7 +23,7 @@ const DEFER: (&str, &str) = ("defer", "{\"text\":\"b\"}");
 async fn calls(world: &World) -> Vec<StoredExternalCall> {
     let run = Some(world.subject.id.to_string());
     let filter = ExternalCallFilter { run, ..ExternalCallFilter::default() };
-    world.store.calls(filter, PageRequest::default()).await.expect("listed").items
+    world.store.external_calls(filter, PageRequest::default()).await.expect("listed").items
 }
 
 /// Waits for the only call of a run, and returns it.
@@ -37,7 +37,7 @@ async fn call(world: &World) -> StoredExternalCall {
 
 async fn submit(world: &World, id: &str, result: &str) -> ResultDelivery {
     let result = Json::from_text(result).expect("JSON");
-    world.store.resolve_call(id, result, now()).await.expect("takes it")
+    world.store.resolve_external_call(id, result, now()).await.expect("takes it")
 }
 
 /// Returns the texts of the messages with a role.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
+use portcullis_agent::{AgentConfig, AgentLoop, AgentRunResult};
 use portcullis_runs::{
     Continuation, ModelIdentity, RunDriver, RunError, RunId, RunSubject, Runs, StepParts, Stepper,
     StoredApprover, StoredExecutor, StoredExternalCalls, all_rows,
@@ -211,7 +211,7 @@ impl World {
         next: Continuation,
         dies_in: Option<(usize, &Arc<Notify>)>,
         asks_elsewhere: bool,
-    ) -> Result<AgentRun, RunError> {
+    ) -> Result<AgentRunResult, RunError> {
         let (runs, registry) = (self.process(store), self.registry(dies_in));
         let caller = Caller::new("agent", self.subject.id.as_str());
         let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
@@ -241,7 +241,7 @@ impl World {
         &self,
         next: Continuation,
         asks_elsewhere: bool,
-    ) -> Result<AgentRun, RunError> {
+    ) -> Result<AgentRunResult, RunError> {
         eventually("the dead process's lease is free", async || {
             unless_leased(self.drive(None, next.clone(), None, asks_elsewhere).await)
         })

@@ -22,9 +22,9 @@ pub(crate) enum AuditCommand {
     Bundle(Box<BundleOptions>),
     /// Seal the open segment of the audit log now, and print its checkpoint.
     ///
-    /// The rows move to a read-only file in the folder `audit.segments`, and the log goes on in a new file. Processes
-    /// that have the log open go on in it too. The checkpoint is a signed note; kept elsewhere, it proves later that no
-    /// row up to it was changed or removed.
+    /// The rows move to a read-only file in the folder `audit.segments`, and the log continues in a new file, also
+    /// for processes that have it open. The checkpoint is a signed note. Keep it elsewhere: it proves later that no
+    /// earlier row was changed or removed.
     Seal,
 }
 

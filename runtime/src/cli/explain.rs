@@ -30,7 +30,7 @@ pub(crate) struct ExplainOptions {
     #[arg(value_name = "TOOL", required_unless_present = "row")]
     pub(crate) tool: Option<String>,
 
-    /// The path, URL or command that the call names. Without it, a call is explained whose arguments name nothing.
+    /// The path, URL or command that the call names. Without it, the explained call names no path, URL or command.
     #[arg(value_name = "PATH|URL|COMMAND", conflicts_with = "all_tools")]
     pub(crate) subject: Option<String>,
 

@@ -9,9 +9,9 @@ use super::Modules;
 /// Decide whether the policy in force is as its operator expects.
 ///
 /// The expectations are in `portcullis.expect.toml` beside the policy file, and for a policy `NAME.toml` also in
-/// `NAME.expect.toml`. They are about answers to calls, about ways of data over chains of calls, and about the policy's
-/// digest. The answers come from the function that decides about real calls, for every case, not for a sample. A policy
-/// that is not as expected does not start.
+/// `NAME.expect.toml`. An expectation states the verdict on a call, forbids a data flow over chains of
+/// calls, or pins the policy's digest. The evaluator that decides real calls checks every case, not a sample.
+/// Portcullis refuses to start with a policy that fails an expectation.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -53,7 +53,7 @@ Examples:
 Exit codes:
   0 done    1 the log cannot be read, or the file cannot be written    2 wrong usage, or an unusable policy")]
 pub(crate) struct TightenOptions {
-    /// The calls that count: those from this time on, as in `audit log`.
+    /// Count the calls since this time, in the formats of `audit log --since`.
     #[arg(long, value_name = "TIME", default_value = "30d")]
     pub(crate) since: String,
 

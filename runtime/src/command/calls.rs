@@ -20,7 +20,9 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
     with_store(common, &options.store, async |store| {
         let filter = ExternalCallFilter { run: options.run.clone(), ..ExternalCallFilter::default() };
         let mut calls = match &store {
-            Some(store) => portcullis_runs::all_rows(|request| store.calls(filter.clone(), request)).await?,
+            Some(store) => {
+                portcullis_runs::all_rows(|request| store.external_calls(filter.clone(), request)).await?
+            }
             None => Vec::new(),
         };
         if !options.all {
@@ -54,7 +56,7 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
     let result = serde_json::from_str::<Box<RawValue>>(&result)
         .map_err(|source| CliError::SubmittedResult { source })?;
     with_call(common, &which, async |store, call| {
-        let delivery = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
+        let delivery = store.resolve_external_call(&call.id, Json::from_text(result.get())?, now()).await?;
         let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
         stream::write_output(&match delivery {
             ResultDelivery::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
@@ -74,7 +76,7 @@ fn with_call(
     with_store(common, &options.store, async |store| {
         let missing = || StoreError::NotFound { what: Entity::Call, id: options.id.clone() };
         let store = store.ok_or_else(missing)?;
-        let call = store.call(&options.id).await?;
+        let call = store.external_call(&options.id).await?;
         work(&*store, call).await
     })
 }

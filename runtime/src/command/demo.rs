@@ -4,7 +4,7 @@ mod workspace;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_agent::{AgentConfig, AgentRun, InMemoryMessageStore, ScriptedProvider};
+use portcullis_agent::{AgentConfig, AgentRunResult, InMemoryMessageStore, ScriptedProvider};
 use portcullis_tools::{
     Caller,
     approval::{self, ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
@@ -83,7 +83,7 @@ fn answer(
     caller: Caller,
     live: &LiveView,
     cancel_requested: &CancellationToken,
-) -> Result<AgentRun, CliError> {
+) -> Result<AgentRunResult, CliError> {
     let runtime = setup::runtime()?;
     let run = runtime.block_on(async {
         let registry = Arc::new(setup::registry(envelope, shell).await?);

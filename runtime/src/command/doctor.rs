@@ -12,7 +12,7 @@ use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, PolicyFiles, RegisteredTool, ToolRegistry,
     audit::{self, BreakReason, Confinement},
     confine::{
-        Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
+        CanaryFile, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
         probe_kernel, prove_on_scratch_thread,
     },
     policy::{self, PinStatus, ToolOrigin},
@@ -248,7 +248,7 @@ fn prove_without_tools(
         seccomp: requirement(Layer::Seccomp),
         mounts: Vec::new(),
         network: None,
-        canary: Canary::create(&envelope.state).ok()?,
+        canary: CanaryFile::create(&envelope.state).ok()?,
     };
     prove_on_scratch_thread(&rules).ok()
 }

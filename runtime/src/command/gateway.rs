@@ -123,7 +123,7 @@ async fn start(
 
 fn read_components(path: &std::path::Path) -> Result<String, CliError> {
     let failed = |source| CliError::Components { path: path.to_owned(), source };
-    let file = bounded::open_regular(path, bounded::LastLink::Follow).map_err(failed)?;
+    let file = bounded::open_regular(path, bounded::FinalSymlink::Follow).map_err(failed)?;
     bounded::read_text(file, MAX_COMPONENTS_BYTES).map_err(failed)
 }
 

@@ -6,10 +6,10 @@
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use portcullis_confine::{Canary, PathAccess};
+use portcullis_confine::{CanaryFile, PathAccess};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
-    Cancellation, CommandRequest, Ending, PostureChoice, SessionConfig, SessionMount, SessionSpec,
+    CancelReceiver, CommandRequest, Ending, PostureChoice, SessionConfig, SessionMount, SessionSpec,
     SessionToolchain, ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
@@ -46,7 +46,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         environment: Vec::new(),
         limits: SessionConfig::default().process_limits(),
         group: None,
-        canary: Canary::create(&folder.join("state"))?,
+        canary: CanaryFile::create(&folder.join("state"))?,
         posture,
         waived: Vec::new(),
         watch_changes: false,
@@ -55,7 +55,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         hide: HiddenNames::default(),
     })?;
     writeln!(std::io::stderr(), "{}", session.posture())?;
-    let (cancellation, _canceller) = Cancellation::new()?;
+    let (cancellation, _canceller) = CancelReceiver::new()?;
     let request = CommandRequest {
         command,
         workdir: None,

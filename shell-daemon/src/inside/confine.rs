@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    Bind, Canary, ConfineError, FileTree, Layer, LayerReport, LayerStatus, NamespacedProcess, Namespaces,
+    Bind, CanaryFile, ConfineError, FileTree, Layer, LayerReport, LayerStatus, NamespacedProcess, Namespaces,
     NetworkRules, PathRule, ProcessConfinement, ProcessPosture, Requirement, SingleThreaded,
     confine_current_process, probe_kernel,
 };
@@ -136,7 +136,7 @@ enum SessionConfineError {
 }
 
 /// The canary, the binds, and the additional files of a session's tree.
-type ConfinementParts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
+type ConfinementParts = (CanaryFile, Vec<Bind>, Vec<(PathBuf, String)>);
 
 fn take_parts(
     setup: &SessionSetup,
@@ -153,7 +153,7 @@ fn take_parts(
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(io::Error::from)?;
     let state_folder = handles.next().ok_or(SessionConfineError::NoCanary)?;
-    let canary = Canary::from_state_folder(state_folder).with_root(root.into());
+    let canary = CanaryFile::from_state_folder(state_folder).with_root(root.into());
     let binds: Vec<Bind> = handles
         .zip(&setup.paths)
         .map(|(handle, path)| Bind { handle, target: path.target.clone(), access: path.access })
@@ -169,7 +169,7 @@ fn take_parts(
 fn apply(
     setup: &SessionSetup,
     waived: &[Layer],
-    canary: Canary,
+    canary: CanaryFile,
     binds: Vec<Bind>,
     namespaced: NamespacedProcess,
     one_thread: &SingleThreaded,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, ProcessLimits};
+use portcullis_confine::{CanaryFile, ProcessLimits};
 use portcullis_types::ShellPosture;
 use tempfile::TempDir;
 
@@ -71,7 +71,7 @@ impl Fixture {
                 cpu: None,
             },
             group: None,
-            canary: Canary::create(&self.0.path().join("state")).unwrap(),
+            canary: CanaryFile::create(&self.0.path().join("state")).unwrap(),
             posture: PostureChoice::AtLeast(ShellPosture::Contained),
             waived: Vec::new(),
             watch_changes: false,

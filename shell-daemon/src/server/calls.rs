@@ -10,7 +10,7 @@ use super::{
     connection::{ConnectionHandle, RandomId},
     creation::{self, CheckedRequest},
     health,
-    input::{AfterInput, StdinSender},
+    input::{MoreInput, StdinSender},
     refusal::{self, RefusalCode},
     session_thread::{self, HeldSession, SessionContext, SessionProperties, StartedSession},
     sidecar::{SidecarServer, take_permit},
@@ -156,7 +156,7 @@ impl Shell for ShellCalls {
         let client = ConnectionHandle::from_request(&request)?;
         let request = request.get_ref();
         let command = client.connection().command(&request.command_id)?;
-        let after_input = if request.close { AfterInput::Close } else { AfterInput::StayOpen };
+        let after_input = if request.close { MoreInput::Ends } else { MoreInput::Follows };
         command.input.write(&request.bytes, after_input).await?;
         Ok(Response::new(WriteStdinResponse {}))
     }

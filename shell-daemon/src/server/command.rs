@@ -29,8 +29,8 @@ use super::{
     sidecar::SidecarServer,
 };
 use crate::{
-    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, OutputChunk,
-    OutputStream, ShellError, ShellSession,
+    BackgroundOutput, CancelReceiver, CancelSender, CommandEnd, CommandRequest, Completion, Ending,
+    OutputChunk, OutputStream, ShellError, ShellSession,
 };
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::Event, exited};
@@ -39,7 +39,7 @@ use portcullis_undo::ChangeRecorder;
 /// Cancels a command from any thread.
 #[derive(Debug)]
 pub(super) struct CommandControl {
-    canceller: Mutex<Option<Canceller>>,
+    canceller: Mutex<Option<CancelSender>>,
     /// Wakes the session's thread if it waits for the client to take output.
     cancelled: CancellationToken,
     pub(super) input: StdinSender,
@@ -48,8 +48,8 @@ pub(super) struct CommandControl {
 impl CommandControl {
     /// # Errors
     /// `limit`, if no descriptor is left.
-    pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, Cancellation), Status> {
-        let (cancellation, canceller) = Cancellation::new()
+    pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, CancelReceiver), Status> {
+        let (cancellation, canceller) = CancelReceiver::new()
             .map_err(|error| RefusalCode::Limit.status(format!("no descriptor is available: {error}")))?;
         let control =
             Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
@@ -182,7 +182,7 @@ pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, Even
 impl EventInlet {
     /// Waits until the command is about to start.
     ///
-    /// # Cancellation
+    /// # CancelReceiver
     /// Dropping the future cancels the command.
     ///
     /// # Errors

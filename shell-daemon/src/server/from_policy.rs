@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    bounded::{self, LastLink},
+    bounded::{self, FinalSymlink},
     trusted::{self, TrustError},
     user_folders,
 };
@@ -217,7 +217,7 @@ fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, Si
 }
 
 fn read(path: &Path) -> Result<String, SidecarServerError> {
-    let file = bounded::open_regular(path, LastLink::Follow)
+    let file = bounded::open_regular(path, FinalSymlink::Follow)
         .map_err(|source| SidecarServerError::PolicyFile { path: path.to_owned(), source })?;
     read_text(path, file)
 }

@@ -30,12 +30,12 @@ impl StdinSender {
 
     /// Writes all of `bytes` after the bytes of earlier calls. Waits while the command does not read.
     ///
-    /// # Cancellation
+    /// # CancelReceiver
     /// Some of the bytes may already have been written.
     ///
     /// # Errors
     /// `closed`, if the command has closed its standard input.
-    pub(super) async fn write(&self, bytes: &[u8], after_input: AfterInput) -> Result<(), Status> {
+    pub(super) async fn write(&self, bytes: &[u8], after_input: MoreInput) -> Result<(), Status> {
         let closed = || RefusalCode::Closed.status("the command's input is closed");
         let mut sender = self.0.lock().await;
         let writer = sender.as_mut().ok_or_else(closed)?;
@@ -43,7 +43,7 @@ impl StdinSender {
             *sender = None;
             return Err(closed());
         }
-        if after_input == AfterInput::Close {
+        if after_input == MoreInput::Ends {
             *sender = None;
         }
         Ok(())
@@ -52,7 +52,7 @@ impl StdinSender {
 
 /// Whether more input follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterInput {
-    StayOpen,
-    Close,
+pub(super) enum MoreInput {
+    Follows,
+    Ends,
 }

@@ -57,7 +57,7 @@ fn layer(report: &LayerReport) -> Layer {
         LayerStatus::Missing { reason } => ("missing", reason.clone()),
     };
     let evidence = report.evidence.iter().map(|evidence| Evidence {
-        attempt: evidence.canary.to_string(),
+        attempt: evidence.probe.to_string(),
         before: evidence.before.to_string(),
         after: evidence.after.to_string(),
     });

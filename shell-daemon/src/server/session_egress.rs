@@ -12,10 +12,10 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_confine::{Canary, Requirement};
+use portcullis_confine::{CanaryFile, Requirement};
 use portcullis_egress::{
     DnsConfig, Egress, EgressConfig, EgressError, Judge, LazyEgress, Method, Refusal, RequestLimits,
-    SystemRoots, TrustedRoots, Url, certificate_bundle, read_ca,
+    SystemRoots, TrustedRoots, Url, certificate_bundle, read_ca_file,
 };
 use portcullis_policy::{Denial, ShellNetwork, UrlHost};
 use tokio::sync::OnceCell;
@@ -35,13 +35,13 @@ pub(super) struct SessionEgress {
 #[derive(Debug)]
 pub(super) struct SharedSessionEgress {
     network: SidecarNetwork,
-    canary: Canary,
+    canary: CanaryFile,
     egress: LazyEgress,
     certificates: OnceCell<Arc<str>>,
 }
 
 impl SharedSessionEgress {
-    pub(super) fn new(network: SidecarNetwork, canary: Canary) -> Self {
+    pub(super) fn new(network: SidecarNetwork, canary: CanaryFile) -> Self {
         Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
 
@@ -85,7 +85,7 @@ pub(super) enum TunnelStartError {
     Panicked,
 }
 
-fn start(network: &SidecarNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
+fn start(network: &SidecarNetwork, canary: CanaryFile) -> Result<Egress, TunnelStartError> {
     let ca = extra_certificates(network.ca.as_deref())?;
     let (names, missing) = DnsConfig::read_available()?;
     if let Some(reason) = &missing {
@@ -107,7 +107,7 @@ fn start(network: &SidecarNetwork, canary: Canary) -> Result<Egress, TunnelStart
 
 /// Returns the contents of the file with additional trusted certificates, if one is configured.
 fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
-    ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
+    ca.map(|path| read_ca_file(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use portcullis_confine::{
-    Canary,
+    CanaryFile,
     mounts::{MountFolder, open_mounts, real_path},
 };
 use portcullis_policy::{HiddenNames, ProtectedPaths};
@@ -29,7 +29,7 @@ pub(super) struct SidecarServer {
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
     pub(super) hide: HiddenNames,
-    pub(super) canary: Canary,
+    pub(super) canary: CanaryFile,
     /// The HTTP client. `None` if the sidecar's sessions have no network.
     pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
@@ -60,7 +60,7 @@ impl SidecarServer {
             .map_err(|invalid| Error::Config { setting: "protected", problem: invalid.to_string() })?;
         let hide = HiddenNames::parse(config.hidden.iter().map(String::as_str))
             .map_err(|invalid| Error::Config { setting: "hidden", problem: invalid.to_string() })?;
-        let canary = Canary::create(&config.state).map_err(|source| Error::State { source })?;
+        let canary = CanaryFile::create(&config.state).map_err(|source| Error::State { source })?;
         let folders: Vec<_> = config
             .mounts
             .iter()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Cancellation, CommandRequest, Completion, Ending, Interruption, OutputChunk, OutputStream, ShellError,
+    CancelReceiver, CommandRequest, Completion, Ending, Interruption, OutputChunk, OutputStream, ShellError,
     ShellSession, StateOutcome,
 };
 
@@ -15,7 +15,7 @@ impl ShellSession {
     /// [`ShellError::ShellUnusable`], and the errors of [`Self::run`].
     pub fn prove_shell(&mut self) -> Result<(), ShellError> {
         let unusable = |reason: String| ShellError::ShellUnusable { reason };
-        let (cancellation, _canceller) = Cancellation::new().map_err(ShellError::channel)?;
+        let (cancellation, _canceller) = CancelReceiver::new().map_err(ShellError::channel)?;
         let request = CommandRequest {
             command: PROOF.to_owned(),
             workdir: None,

@@ -416,7 +416,7 @@ fn the_kernel_bounds_the_processes_of_a_sessions_own_user() {
     let limits =
         session.0.posture().layers().iter().find(|report| report.layer == portcullis_confine::Layer::Limits);
     let has_evidence =
-        limits.unwrap().evidence.iter().any(|evidence| evidence.canary.contains("start a process"));
+        limits.unwrap().evidence.iter().any(|evidence| evidence.probe.contains("start a process"));
     assert!(has_evidence, "{limits:?}");
     let script = "perl -e 'for (1..100) { $p = fork; if (!defined $p) { print \"$_ \", $!+0; kill(9, @p); exit } \
                   if (!$p) { sleep 20; exit } push @p, $p } print \"none\"; kill(9, @p)'";

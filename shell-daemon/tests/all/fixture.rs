@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, Layer, PathAccess, probe_kernel};
+use portcullis_confine::{CanaryFile, Layer, PathAccess, probe_kernel};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
-    Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, OutputChunk, OutputStream,
+    CancelReceiver, CancelSender, CommandEnd, CommandRequest, Completion, Ending, OutputChunk, OutputStream,
     PostureChoice, SessionConfig, SessionMount, SessionSpec, SessionToolchain, ShellError, ShellSession,
 };
 use portcullis_testing::kernel_is_required;
@@ -130,7 +130,7 @@ impl Fixture {
             environment: Vec::new(),
             limits: SessionConfig::default().process_limits(),
             group: None,
-            canary: Canary::create(&self.path("state")).unwrap(),
+            canary: CanaryFile::create(&self.path("state")).unwrap(),
             posture: self.posture,
             waived: self.waived.clone(),
             watch_changes: false,
@@ -174,7 +174,7 @@ impl Session {
 
     pub(crate) fn attempt(
         &mut self,
-        (request, _canceller): (CommandRequest, Canceller),
+        (request, _canceller): (CommandRequest, CancelSender),
     ) -> Result<CommandResult, ShellError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let end = self.0.run(&request, &mut |chunk: OutputChunk<'_>| match chunk.stream {
@@ -193,8 +193,8 @@ pub(crate) struct CommandResult {
     pub(crate) stderr: String,
 }
 
-pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
-    let (cancellation, canceller) = Cancellation::new().unwrap();
+pub(crate) fn request(command: &str) -> (CommandRequest, CancelSender) {
+    let (cancellation, canceller) = CancelReceiver::new().unwrap();
     let request = CommandRequest {
         command: command.to_owned(),
         workdir: None,
@@ -208,7 +208,7 @@ pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
     (request, canceller)
 }
 
-pub(crate) fn request_with_timeout(command: &str, timeout: Duration) -> (CommandRequest, Canceller) {
+pub(crate) fn request_with_timeout(command: &str, timeout: Duration) -> (CommandRequest, CancelSender) {
     let (mut request, canceller) = request(command);
     request.timeout = timeout;
     (request, canceller)

@@ -6,12 +6,13 @@ use std::{
 };
 
 use portcullis_shell_daemon::{
-    Canceller, CommandInput, CommandRequest, Completion, InputError, InputWriter, Interruption, OutputChunk,
+    CancelSender, CommandInput, CommandRequest, Completion, InputError, InputWriter, Interruption,
+    OutputChunk,
 };
 
 use crate::fixture::{Fixture, request, wait_until};
 
-fn streamed(command: &str) -> (CommandRequest, Canceller, InputWriter) {
+fn streamed(command: &str) -> (CommandRequest, CancelSender, InputWriter) {
     let (mut request, canceller) = request(command);
     let (input, writer) = CommandInput::new().expect("descriptors");
     request.input = Some(input);

@@ -92,7 +92,7 @@ pub struct CallWithMessage {
     pub metadata: Option<Json>,
 }
 
-/// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
+/// The result of [`RunStore::time_out_external_call`](crate::RunStore::time_out_external_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeOutOutcome {
     /// The call is pending now. A result will come through the inbox.

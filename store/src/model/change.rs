@@ -12,20 +12,20 @@ use crate::error::StoreError;
 /// or none.
 #[derive(Debug)]
 pub enum Change {
-    /// Posts a message. Gives [`Applied::Posted`].
+    /// Posts a message. Gives [`ChangeResult::Posted`].
     ///
     /// Errors: [`StoreError::NotFound`] for its space, or for the message of the space that it replies to;
     /// [`StoreError::AlreadyExists`].
     PostMessage(NewMessage),
-    /// Changes a message. Gives [`Applied::Updated`].
+    /// Changes a message. Gives [`ChangeResult::Updated`].
     ///
     /// Errors: [`StoreError::NotFound`].
     UpdateMessage(MessageUpdate),
-    /// Appends an event. Gives [`Applied::Event`].
+    /// Appends an event. Gives [`ChangeResult::Event`].
     AppendEvent(NewEvent),
-    /// Sends an entry to an inbox. Gives [`Applied::Inbox`].
+    /// Sends an entry to an inbox. Gives [`ChangeResult::Inbox`].
     PushInbox(NewInboxEntry),
-    /// Adds a member to a space. Gives [`Applied::Joined`].
+    /// Adds a member to a space. Gives [`ChangeResult::Joined`].
     ///
     /// Errors: [`StoreError::NotFound`] for the space or the participant.
     AddMember {
@@ -36,7 +36,7 @@ pub enum Change {
         /// The caller's current time.
         joined: i64,
     },
-    /// Removes a member from a space. Gives [`Applied::Left`].
+    /// Removes a member from a space. Gives [`ChangeResult::Left`].
     ///
     /// Errors: [`StoreError::NotFound`] for the space.
     RemoveMember {
@@ -45,7 +45,7 @@ pub enum Change {
         /// The id of the participant.
         participant: String,
     },
-    /// Sets notes of an agent. Gives [`Applied::NotesSet`].
+    /// Sets notes of an agent. Gives [`ChangeResult::NotesSet`].
     SetNotes {
         /// The id of the agent.
         agent: String,
@@ -56,7 +56,7 @@ pub enum Change {
         /// The caller's current time.
         now: i64,
     },
-    /// Removes notes of an agent. Gives [`Applied::NotesRemoved`].
+    /// Removes notes of an agent. Gives [`ChangeResult::NotesRemoved`].
     RemoveNotes {
         /// The id of the agent.
         agent: String,
@@ -71,14 +71,14 @@ pub enum Change {
 
 /// Makes changes from the results of the changes before, for example the event of a message from its ordinal,
 /// or no event if the message was not changed. The made changes replace it in the list, and only they have an
-/// [`Applied`].
+/// [`ChangeResult`].
 pub struct DerivedChanges(Box<DeriveChanges>);
 
 /// A function of [`DerivedChanges`].
-type DeriveChanges = dyn FnOnce(&[Applied]) -> Result<Vec<Change>, StoreError> + Send;
+type DeriveChanges = dyn FnOnce(&[ChangeResult]) -> Result<Vec<Change>, StoreError> + Send;
 
 impl DerivedChanges {
-    pub(crate) fn derive(self, applied: &[Applied]) -> Result<Vec<Change>, StoreError> {
+    pub(crate) fn derive(self, applied: &[ChangeResult]) -> Result<Vec<Change>, StoreError> {
         (self.0)(applied)
     }
 }
@@ -94,7 +94,7 @@ impl Change {
     /// while the transaction holds its locks, in SQLite on the thread that writes: it must be short, must not
     /// wait, and must not panic. Its error rolls all changes back.
     pub fn derived(
-        changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static,
+        changes: impl FnOnce(&[ChangeResult]) -> Result<Vec<Self>, StoreError> + Send + 'static,
     ) -> Self {
         Self::Derived(DerivedChanges(Box::new(changes)))
     }
@@ -102,7 +102,7 @@ impl Change {
 
 /// The result of a [`Change`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Applied {
+pub enum ChangeResult {
     /// A message is posted.
     Posted(Box<SpaceMessage>),
     /// A message was to be changed.
@@ -139,20 +139,20 @@ pub enum Applied {
         /// The number of notes that were removed.
         count: u64,
     },
-    /// A call has its result, only in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with), before
+    /// A call has its result, only in [`SpaceStore::resolve_external_call_with`](crate::SpaceStore::resolve_external_call_with), before
     /// all other changes.
     Resolved(ResultDelivery),
 }
 
-/// The result of [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with).
+/// The result of [`SpaceStore::resolve_external_call_with`](crate::SpaceStore::resolve_external_call_with).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResolveOutcome {
     /// The call has this result now, and the changes are written.
     Resolved {
         /// The recipient of the result.
         delivery: ResultDelivery,
-        /// The results of the changes. The first is [`Applied::Resolved`].
-        applied: Vec<Applied>,
+        /// The results of the changes. The first is [`ChangeResult::Resolved`].
+        applied: Vec<ChangeResult>,
     },
     /// The call no longer takes a result. Nothing was written.
     AlreadyClosed {

@@ -33,7 +33,7 @@ pub struct StartedCall {
     /// The number of times that it has begun.
     pub attempts: i64,
     /// When it last began.
-    pub begun: i64,
+    pub started_at: i64,
     /// When it finished. `None` if it runs, or if its process ended first.
     pub finished: Option<i64>,
     /// The result. `None` if `finished` is `None`.
@@ -49,7 +49,7 @@ pub struct FinishedCall {
     /// The call. Its labels are those that it has added.
     pub started: NewStartedCall,
     /// When it began.
-    pub begun: i64,
+    pub started_at: i64,
     /// When it finished.
     pub finished: i64,
     /// The result that the model gets.

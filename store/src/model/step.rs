@@ -9,7 +9,7 @@ pub struct StepRecord {
     /// The kind of step, for example `call_model`.
     pub kind: String,
     /// When it began.
-    pub begun: i64,
+    pub started_at: i64,
     /// When it ended.
     pub finished: i64,
     /// How it ended, in a few words for a listing.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    calls::{call, resolve_if_open},
     events::{append_event, lock_log},
+    external_calls::{external_call, resolve_if_open},
     inbox::push_inbox,
     members::{add_member, remove_member},
     notes::{remove_notes, set_notes},
@@ -14,17 +14,17 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{MAX_CHANGES, MAX_COMMIT_BYTES, MAX_PAYLOAD_BYTES, check_count, check_size, to_i64},
-    model::{Applied, Change, ResolveOutcome, ResultDelivery},
+    model::{Change, ChangeResult, ResolveOutcome, ResultDelivery},
     sql::{Sql, parameters},
 };
 
-pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
+pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<ChangeResult>, StoreError> {
     // Every transaction with several locks takes the lock of the log first, so that no two deadlock.
     lock_log(sql).await?;
     apply_after(sql, changes, Vec::new()).await
 }
 
-pub(crate) async fn resolve_call_with(
+pub(crate) async fn resolve_external_call_with(
     sql: &mut dyn Sql,
     id: String,
     result: Json,
@@ -35,7 +35,7 @@ pub(crate) async fn resolve_call_with(
     // Take the lock before the call's row, because the changes may append events.
     lock_log(sql).await?;
     if let Some(delivery) = resolve_if_open(sql, &id, &result, now).await? {
-        let applied = apply_after(sql, changes, vec![Applied::Resolved(delivery)]).await?;
+        let applied = apply_after(sql, changes, vec![ChangeResult::Resolved(delivery)]).await?;
         return Ok(ResolveOutcome::Resolved { delivery, applied });
     }
     let delivered = sql.row("select delivered from calls where id = $1", parameters![&id]).await?;
@@ -45,15 +45,15 @@ pub(crate) async fn resolve_call_with(
         0 => ResultDelivery::Inline,
         ordinal => ResultDelivery::Inbox { ordinal },
     });
-    Ok(ResolveOutcome::AlreadyClosed { call: Box::new(call(sql, id).await?), delivery })
+    Ok(ResolveOutcome::AlreadyClosed { call: Box::new(external_call(sql, id).await?), delivery })
 }
 
 /// Writes changes in order. The changes that a [`Change::Derived`] gives replace it.
 async fn apply_after(
     sql: &mut dyn Sql,
     changes: Vec<Change>,
-    mut applied: Vec<Applied>,
-) -> Result<Vec<Applied>, StoreError> {
+    mut applied: Vec<ChangeResult>,
+) -> Result<Vec<ChangeResult>, StoreError> {
     let mut waiting = VecDeque::from(changes);
     let (mut count, mut bytes) = (0, 0);
     while let Some(change) = waiting.pop_front() {
@@ -64,25 +64,25 @@ async fn apply_after(
         bytes += size_of(&change);
         check_size("the changes", bytes, MAX_COMMIT_BYTES)?;
         let outcome = match change {
-            Change::PostMessage(new) => Applied::Posted(Box::new(post_message(sql, new).await?)),
+            Change::PostMessage(new) => ChangeResult::Posted(Box::new(post_message(sql, new).await?)),
             Change::UpdateMessage(update) => {
                 let (is_changed, message) = update_message(sql, update).await?;
-                Applied::Updated { is_changed, message: Box::new(message) }
+                ChangeResult::Updated { is_changed, message: Box::new(message) }
             }
-            Change::AppendEvent(event) => Applied::Event { id: append_event(sql, event).await? },
-            Change::PushInbox(entry) => Applied::Inbox { ordinal: push_inbox(sql, entry).await? },
+            Change::AppendEvent(event) => ChangeResult::Event { id: append_event(sql, event).await? },
+            Change::PushInbox(entry) => ChangeResult::Inbox { ordinal: push_inbox(sql, entry).await? },
             Change::AddMember { space, participant, joined } => {
-                Applied::Joined { is_new: add_member(sql, space, participant, joined).await? }
+                ChangeResult::Joined { is_new: add_member(sql, space, participant, joined).await? }
             }
             Change::RemoveMember { space, participant } => {
-                Applied::Left { was_member: remove_member(sql, space, participant).await? }
+                ChangeResult::Left { was_member: remove_member(sql, space, participant).await? }
             }
             Change::SetNotes { agent, kind, notes, now } => {
                 set_notes(sql, agent, kind, notes, now).await?;
-                Applied::NotesSet
+                ChangeResult::NotesSet
             }
             Change::RemoveNotes { agent, kind, ids } => {
-                Applied::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
+                ChangeResult::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
             }
             Change::Derived(derived) => {
                 // Push in reverse order, so that the first derived change is at the front.

@@ -123,7 +123,7 @@ pub(crate) async fn expire_approvals(
     now: i64,
     at_most: u32,
 ) -> Result<Vec<String>, StoreError> {
-    // The outer condition repeats the status for PostgreSQL, as in `expire_calls`.
+    // The outer condition repeats the status for PostgreSQL, as in `expire_external_calls`.
     let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     let rows = sql
         .rows(

@@ -133,7 +133,7 @@ pub(crate) async fn add_finished(
     check_count("the effects of the run", last, MAX_STARTED_CALLS)?;
     let first = last - to_i64(started_calls.len());
     for (ordinal, finished) in (first + 1..).zip(started_calls) {
-        let FinishedCall { started, begun, finished, result } = finished;
+        let FinishedCall { started, started_at, finished, result } = finished;
         check_name("the id of the call", &started.call)?;
         check_name("the tool", &started.tool)?;
         check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
@@ -156,7 +156,7 @@ pub(crate) async fn add_finished(
                 bytes,
                 started.arguments.into_text(),
                 started.may_repeat,
-                begun,
+                started_at,
                 finished,
                 result.into_text(),
                 labels_text(&started.labels)?
@@ -195,7 +195,7 @@ fn read_started(row: &mut SqlRow) -> Result<(StartedCall, i64, i64), StoreError>
         arguments: Json::stored(row.text(2)?),
         may_repeat: row.int(3)? != 0,
         attempts: row.int(4)?,
-        begun: row.int(5)?,
+        started_at: row.int(5)?,
         finished: row.optional_int(6)?,
         result: row.optional_text(7)?.map(Json::stored),
         labels: row.parsed(8, parse_labels)?,

@@ -62,7 +62,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
     insert_messages(sql, &guard.run, message_count - added, messages).await?;
     sql.execute(
         "insert into steps (run, ordinal, kind, begun, finished, summary) values ($1, $2, $3, $4, $5, $6)",
-        parameters![&guard.run, step_count, step.kind, step.begun, step.finished, step.summary],
+        parameters![&guard.run, step_count, step.kind, step.started_at, step.finished, step.summary],
     )
     .await?;
     if !finished_calls.is_empty() {
@@ -117,7 +117,7 @@ pub(crate) async fn steps(
         let ordinal = row.int(0)?;
         let record = StepRecord {
             kind: row.text(1)?,
-            begun: row.int(2)?,
+            started_at: row.int(2)?,
             finished: row.int(3)?,
             summary: row.text(4)?,
         };

@@ -32,7 +32,11 @@ pub(super) fn pool_error(action: &'static str, error: PoolError) -> StoreError {
 fn failure_of(error: &Error) -> DatabaseFailure {
     let Some(state) = error.code() else {
         // An error without a code is not from the server: the connection or `tokio_postgres` failed.
-        return if is_of_connection(error) { DatabaseFailure::Unavailable } else { DatabaseFailure::Other };
+        return if is_connection_error(error) {
+            DatabaseFailure::Unavailable
+        } else {
+            DatabaseFailure::Other
+        };
     };
     if *state == SqlState::QUERY_CANCELED {
         DatabaseFailure::TimedOut
@@ -64,7 +68,7 @@ fn failure_of(error: &Error) -> DatabaseFailure {
 }
 
 /// Whether the connection failed, but not because of TLS.
-fn is_of_connection(error: &Error) -> bool {
+fn is_connection_error(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {

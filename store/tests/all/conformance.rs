@@ -138,7 +138,7 @@ pub(crate) fn commit(run: &str, version: i64) -> CommitStep {
         status: RunStatus::Running,
         labels: Vec::new(),
         messages: Vec::new(),
-        step: StepRecord { kind: "step".to_owned(), begun: 1, finished: 2, summary: "done".to_owned() },
+        step: StepRecord { kind: "step".to_owned(), started_at: 1, finished: 2, summary: "done".to_owned() },
         finished_calls: Vec::new(),
         consumed_inbox: None,
     }

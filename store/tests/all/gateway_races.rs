@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use portcullis_store::{
-    Applied, Change, GatewayStore, InboxSpan, MessageStatus, MessageUpdate, NewMessage, NewNote, NewRun,
+    Change, ChangeResult, GatewayStore, InboxSpan, MessageStatus, MessageUpdate, NewMessage, NewNote, NewRun,
     NoteKind, PageRequest, StoreError,
 };
 
@@ -71,7 +71,7 @@ async fn a_form_is_answered_once(stores: &Stores) {
         let (first, second) = answers.await;
         let winners: Vec<&str> = [first, second]
             .into_iter()
-            .filter(|(_, applied)| matches!(&**applied, [Applied::Updated { is_changed: true, .. }]))
+            .filter(|(_, applied)| matches!(&**applied, [ChangeResult::Updated { is_changed: true, .. }]))
             .map(|(who, _)| who)
             .collect();
         let message = store.space_message(&id).await.expect("the store has the message");

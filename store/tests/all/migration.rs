@@ -55,13 +55,15 @@ async fn check(store: &dyn GatewayStore) {
     let span = InboxSpan { agent: "ada".to_owned(), first: 1, last: 2 };
     store.create_run(NewRun { consumed_inbox: Some(span), ..new_run("s") }).await.expect("begins");
     // The result from an older version does not name its recipient.
-    let earlier =
-        store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
+    let earlier = store
+        .resolve_external_call_with("old", json("8"), 2, Vec::new())
+        .await
+        .expect("the store has the call");
     let ResolveOutcome::AlreadyClosed { call, delivery } = earlier else { panic!("{earlier:?}") };
     assert_eq!((call.status, call.result, delivery), (ExternalCallStatus::Resolved, Some(json("7")), None));
     // A call without a separate inbox delivers its result to its agent's inbox.
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
-    let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");
+    let resolved = store.resolve_external_call_with("c", json("1"), 2, event).await.expect("resolved");
     assert!(
         matches!(resolved, ResolveOutcome::Resolved { delivery: ResultDelivery::Inbox { ordinal: 3 }, .. }),
         "{resolved:?}"

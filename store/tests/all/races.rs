@@ -29,12 +29,14 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
     let (mut inline, mut late) = (0, 0);
     for pair in 0..PAIRS {
         let id = format!("c{pair}");
-        run.add_call(guard("r"), new_call(&id, ExternalCallStatus::Waiting)).await.expect("a new call");
+        run.add_external_call(guard("r"), new_call(&id, ExternalCallStatus::Waiting))
+            .await
+            .expect("a new call");
         let [waiting, first, second] = stores.clone().map(|store| (store, id.clone()));
         let resolve = |(store, id): (Arc<dyn RunStore>, String), result: &'static str| {
-            spawn(async move { store.resolve_call(&id, json(result), NOW).await })
+            spawn(async move { store.resolve_external_call(&id, json(result), NOW).await })
         };
-        let time_out = spawn(async move { waiting.0.time_out_call(&waiting.1, NOW).await });
+        let time_out = spawn(async move { waiting.0.time_out_external_call(&waiting.1, NOW).await });
         let (time_out, first, second) =
             futures_util::future::join3(time_out, resolve(first, "1"), resolve(second, "2")).await;
         let mut accepted = Vec::new();

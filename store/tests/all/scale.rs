@@ -23,9 +23,9 @@ const RUNS: usize = 100_000;
 async fn list_all(store: &dyn RunStore) -> (usize, Duration) {
     let (mut request, mut count, mut slowest) = (PageRequest::default(), 0, Duration::ZERO);
     loop {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let page = store.runs(RunFilter::default(), request).await.expect("a page");
-        slowest = slowest.max(begun.elapsed());
+        slowest = slowest.max(started_at.elapsed());
         count += page.items.len();
         let Some(cursor) = page.next else { return (count, slowest) };
         request = PageRequest::after(cursor, 1_000);
@@ -39,9 +39,9 @@ async fn a_long_run(store: Arc<dyn RunStore>, steps: i64) {
     for version in 1..=steps {
         let mut step = commit("long", version);
         step.messages = vec![json("{\"role\":\"user\",\"content\":\"a short message\"}")];
-        let begun = Instant::now();
+        let started_at = Instant::now();
         store.commit_step(step).await.expect("committed");
-        times.push(begun.elapsed());
+        times.push(started_at.elapsed());
     }
     times.sort_unstable();
     println!(
@@ -78,7 +78,7 @@ fn many_runs_are_listed_in_pages() {
     let (_folder, path) = database_path();
     block_on(async {
         let store = open_default(&path).await;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         for group in 0..RUNS / 1_000 {
             let added = (0..1_000_i64).map(|number| {
                 let mut new = new_run(&format!("r{group}-{number}"));
@@ -90,12 +90,12 @@ fn many_runs_are_listed_in_pages() {
                 .into_iter()
                 .for_each(|added| added.expect("a new run"));
         }
-        let written = begun.elapsed();
-        let begun = Instant::now();
+        let written = started_at.elapsed();
+        let started_at = Instant::now();
         let (count, slowest) = list_all(&*store).await;
         println!(
             "{RUNS} runs: written in {written:?}, listed in {:?}, slowest page {slowest:?}",
-            begun.elapsed()
+            started_at.elapsed()
         );
         assert_eq!(count, RUNS);
     });

@@ -37,9 +37,9 @@ async fn fill(store: &Arc<dyn GatewayStore>, messages: usize) {
 async fn read(store: &dyn GatewayStore, search: Option<&str>, limit: u32) -> (usize, Duration) {
     let (mut request, mut count, mut slowest) = (PageRequest::first(limit), 0, Duration::ZERO);
     loop {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let page = store.space_messages("s", search, request).await.expect("a page");
-        slowest = slowest.max(begun.elapsed());
+        slowest = slowest.max(started_at.elapsed());
         count += page.items.len();
         let Some(cursor) = page.next else { return (count, slowest) };
         request = PageRequest::after(cursor, limit);

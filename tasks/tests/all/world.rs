@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tasks::{
-    BeforeEffects, BeginningEffects, TaskCall, TaskCallOutcome, TaskCallRunner, TaskProcessor, TaskReport,
+    CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart, TaskProcessor, TaskReport,
     TaskStates,
 };
 use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
@@ -85,7 +85,7 @@ pub(crate) fn text_of(call: &TaskCall) -> String {
 
 #[async_trait]
 impl TaskCallRunner for Runner {
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let result = |outcome: Result<ToolOutput, ToolError>| {
             let mut result = ToolResult::without_run(call.call.clone(), ToolError::failed("not run"));
@@ -108,7 +108,7 @@ impl TaskCallRunner for Runner {
         if let Some(action) = &self.before_begin {
             action();
         }
-        let beginning = BeginningEffects { may_repeat: self.may_repeat, labels: ["web".to_owned()].into() };
+        let beginning = TaskCallStart { may_repeat: self.may_repeat, labels: ["web".to_owned()].into() };
         if let Err(error) = before.begin(beginning).await {
             return result(Err(error));
         }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_agent::{AgentConfig, AgentLoop, AgentRun as LoopEnd, ExecutionStrategy};
+use portcullis_agent::{AgentConfig, AgentLoop, AgentRunResult, ExecutionStrategy};
 use portcullis_runs::{
     Continuation, ModelIdentity, RunDriver, RunExport, RunId, RunSubject, Runs, StepParts, Stepper,
     StoredApprover, StoredExecutor,
@@ -134,7 +134,7 @@ impl World {
         &self,
         prompt: &str,
         approver: Option<Arc<dyn Approver>>,
-    ) -> (LoopEnd, RunId) {
+    ) -> (AgentRunResult, RunId) {
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id: id.clone(), agent: AGENT.to_owned(), workspace: WORKSPACE.to_owned() };
         let runs = Runs::new(Arc::clone(&self.store), RunDriver::start(self.folder()).expect("starts"));

@@ -296,7 +296,7 @@ async fn add_calls(served: &Served, agent: &str, run: &str) {
             status: ExternalCallStatus::Pending,
             expires: None,
         };
-        served.store.add_call(guard.clone(), call)
+        served.store.add_external_call(guard.clone(), call)
     });
     let mut adding = stream::iter(adding).buffer_unordered(256);
     while let Some(added) = adding.next().await {

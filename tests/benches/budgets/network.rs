@@ -24,7 +24,7 @@ use portcullis_egress::{
 use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     ToolRegistry,
-    confine::{Canary, Requirement},
+    confine::{CanaryFile, Requirement},
     new_call,
     policy::{CallRequest, RunContext, UrlHost, WorkspaceSecurityPolicy},
 };
@@ -184,7 +184,7 @@ async fn concurrent_fetches(fixture: &Fixture, server: &Server, report: &mut Rep
 fn egress(fixture: &Fixture, server: &Server) -> Egress {
     std::fs::create_dir_all(fixture.state()).expect("a folder");
     Egress::start(EgressConfig {
-        canary: Canary::create(&fixture.state()).expect("a canary"),
+        canary: CanaryFile::create(&fixture.state()).expect("a canary"),
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         ports: [server.port].into(),

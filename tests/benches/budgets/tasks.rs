@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use portcullis_tasks::{BeforeEffects, TaskCall, TaskCallOutcome, TaskCallRunner, TaskProcessor, TaskStates};
+use portcullis_tasks::{
+    CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskProcessor, TaskStates,
+};
 use portcullis_types::{CancellationToken, ToolError, ToolErrorKind, ToolResult, async_trait};
 
 use crate::{report::Report, sample::median_us};
@@ -39,7 +41,7 @@ struct NoCalls;
 
 #[async_trait]
 impl TaskCallRunner for NoCalls {
-    async fn run(&self, call: TaskCall, _before: Arc<dyn BeforeEffects>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, _before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
         let error = ToolError::new(ToolErrorKind::Internal, "no file of the measurement has a call");
         TaskCallOutcome::Ended(ToolResult::without_run(call.call, error))
     }

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_confine::bounded::{self, LastLink};
+use portcullis_confine::bounded::{self, FinalSymlink};
 use portcullis_policy::PinStatus;
 use portcullis_types::{ToolName, is_deceptive, random_hex};
 use rustix::fs::{FlockOperation, flock};
@@ -69,7 +69,7 @@ impl Pins {
     /// Reads the pins of a state folder. A missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
-        let (pins, sha256) = match bounded::open_regular(&path, LastLink::Refuse)
+        let (pins, sha256) = match bounded::open_regular(&path, FinalSymlink::Refuse)
             .and_then(|file| bounded::read_text(file, MAX_LOCK_BYTES))
         {
             Ok(text) => (

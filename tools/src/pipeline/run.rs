@@ -47,9 +47,9 @@ pub(crate) struct RawOutcome {
 pub(crate) enum HookEdit {
     /// The result is the tool's.
     None,
-    /// The result is another one, whose content is not longer.
+    /// A hook replaced the result. The new content is not longer.
     Changed,
-    /// The content is longer.
+    /// A hook replaced the result by longer content.
     Lengthened,
 }
 

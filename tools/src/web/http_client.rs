@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_confine::{Canary, Requirement};
+use portcullis_confine::{CanaryFile, Requirement};
 use portcullis_egress::{
     Credential, DnsConfig, Egress, EgressConfig, EgressError, LazyEgress, SystemRoots, TrustedRoots, Url,
-    read_ca,
+    read_ca_file,
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, ToolErrorCode, error_chain};
@@ -61,7 +61,7 @@ enum ClientStartError {
     #[error("cannot read the certificates in {}", .path.display())]
     Ca { path: PathBuf, source: io::Error },
     #[error("cannot prepare the proof of confinement")]
-    Canary(#[source] portcullis_confine::ConfineError),
+    CanaryFile(#[source] portcullis_confine::ConfineError),
     #[error(transparent)]
     Egress(#[from] EgressError),
 }
@@ -166,7 +166,7 @@ fn roots(config: &HttpClientConfig) -> Result<TrustedRoots, ClientStartError> {
     let ca = config
         .ca
         .as_ref()
-        .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
+        .map(|path| read_ca_file(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
     Ok(TrustedRoots::read(SystemRoots::Trust, &ca)?)
@@ -182,7 +182,7 @@ fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
         );
     }
     Ok(Egress::start(EgressConfig {
-        canary: Canary::create(&config.state).map_err(ClientStartError::Canary)?,
+        canary: CanaryFile::create(&config.state).map_err(ClientStartError::CanaryFile)?,
         landlock: config.landlock,
         seccomp: config.seccomp,
         ports: config.ports.clone(),
@@ -282,7 +282,7 @@ mod tests {
         let started = client.client.get(|| {
             let state = tempfile::tempdir().expect("a folder");
             Ok::<_, ClientStartError>(Egress::start(EgressConfig {
-                canary: Canary::create(state.path()).map_err(ClientStartError::Canary)?,
+                canary: CanaryFile::create(state.path()).map_err(ClientStartError::CanaryFile)?,
                 landlock: Requirement::Waived,
                 seccomp: Requirement::Waived,
                 ports: BTreeSet::new(),

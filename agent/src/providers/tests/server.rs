@@ -35,7 +35,7 @@ impl ReceivedRequest {
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("the path is UTF-8"))
+        self.headers.get(name).map(|value| value.to_str().expect("the header is ASCII"))
     }
 }
 
@@ -165,7 +165,7 @@ async fn reply(
     let line = format!("{} {}", request.method(), request.uri());
     let headers = request.headers().clone();
     let body = request.into_body().collect().await.expect("a whole request").to_bytes();
-    let text = String::from_utf8(body.to_vec()).expect("the output is UTF-8");
+    let text = String::from_utf8(body.to_vec()).expect("the request is UTF-8");
     state.requests.lock().expect("not poisoned").push(ReceivedRequest { line, headers, text });
     let next = state.replies.lock().expect("not poisoned").pop_front();
     let reply = next.unwrap_or_else(|| Reply::new(418, "text/plain", "there is no further reply"));

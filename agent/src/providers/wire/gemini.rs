@@ -68,7 +68,7 @@ fn declare_tool(tool: &FunctionDecl) -> Value {
 }
 
 fn conversation<'a>(request: &WireRequest<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
-    let signature = (!is_of_old_generation(request.model)).then_some(NO_SIGNATURE);
+    let signature = (!is_legacy_model(request.model)).then_some(NO_SIGNATURE);
     let mut calls = CallHistory::default();
     let mut turns: Vec<Content<'a>> = Vec::new();
     for message in &request.chat.messages {
@@ -99,7 +99,7 @@ fn conversation<'a>(request: &WireRequest<'a>) -> Result<Vec<Content<'a>>, Provi
 }
 
 /// Returns whether the model's name says first or second generation.
-fn is_of_old_generation(model: &str) -> bool {
+fn is_legacy_model(model: &str) -> bool {
     model.split("gemini-").skip(1).any(|rest| {
         let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
         matches!(generation, "1" | "2")

@@ -19,8 +19,8 @@ use rustix::{
 };
 
 use crate::{
-    Canary, Layer, NetworkRules, Requirement, SyscallOutcome, ThreadConfinement,
-    sys::{HarmlessCall, TestCall, attempt},
+    CanaryFile, Layer, NetworkRules, Requirement, SyscallOutcome, ThreadConfinement,
+    sys::{ProbeSyscall, TestCall, attempt},
     testing::{ConfineFixture, confined, kernel_has_layers, open},
 };
 
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-fn rules(canary: Canary, ports: &[u16]) -> ThreadConfinement {
+fn rules(canary: CanaryFile, ports: &[u16]) -> ThreadConfinement {
     ThreadConfinement {
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
@@ -203,10 +203,10 @@ fn a_connecting_thread_starts_no_program_and_no_process() {
     confined(&rules(fixture.canary(), &[443]), |_| {
         for call in TestCall::REFUSED {
             let refused = SyscallOutcome::Failed(libc::EPERM);
-            assert_eq!(attempt(HarmlessCall::Test(call)), refused, "{call:?}");
+            assert_eq!(attempt(ProbeSyscall::Test(call)), refused, "{call:?}");
         }
-        assert_eq!(attempt(HarmlessCall::Execve), SyscallOutcome::Failed(libc::EPERM));
-        assert_eq!(attempt(HarmlessCall::Clone3), SyscallOutcome::Failed(libc::ENOSYS));
+        assert_eq!(attempt(ProbeSyscall::Execve), SyscallOutcome::Failed(libc::EPERM));
+        assert_eq!(attempt(ProbeSyscall::Clone3), SyscallOutcome::Failed(libc::ENOSYS));
         assert!(thread::Builder::new().spawn(|| ()).is_err());
     });
 }

@@ -64,7 +64,7 @@ fn faults_have_a_location_and_say_what_to_write() {
     );
     check_fault(
         "[egress]\nproxy = 'http://user:word@p.example'",
-        "18:9: egress.proxy: a proxy that wants credentials cannot be used: leave user and password out",
+        "18:9: egress.proxy: a proxy with credentials is not supported: leave out user and password",
     );
     check_fault(
         "[egress]\nrobots = 'obay'",

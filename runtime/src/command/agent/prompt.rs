@@ -3,8 +3,8 @@
 use std::{process::ExitCode, sync::Arc};
 
 use portcullis_agent::{
-    AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, DEFAULT_EVENT_CAPACITY, MessageStore, Provider,
-    ProviderErrorKind, ToolExecutor, event_channel,
+    AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRunResult, DEFAULT_EVENT_CAPACITY, MessageStore,
+    Provider, ProviderErrorKind, ToolExecutor, event_channel,
 };
 use portcullis_runs::DrivenRun;
 use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry};
@@ -37,7 +37,7 @@ impl Answerer {
         prompt: Message,
         cancel_requested: &CancellationToken,
         show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
-    ) -> Result<AgentRun, CliError> {
+    ) -> Result<AgentRunResult, CliError> {
         self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
@@ -53,7 +53,7 @@ impl Answerer {
         run: &Arc<DrivenRun>,
         cancel_requested: &CancellationToken,
         show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
-    ) -> Result<AgentRun, CliError> {
+    ) -> Result<AgentRunResult, CliError> {
         let work = async |agent: &mut AgentLoop| {
             let handle = agent.handle();
             let state =
@@ -66,10 +66,10 @@ impl Answerer {
 
     async fn work(
         self,
-        work: impl AsyncFnOnce(&mut AgentLoop) -> AgentRun,
+        work: impl AsyncFnOnce(&mut AgentLoop) -> AgentRunResult,
         cancel_requested: &CancellationToken,
         mut show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
-    ) -> Result<AgentRun, CliError> {
+    ) -> Result<AgentRunResult, CliError> {
         let Self { config, provider, executor, store } = self;
         let (events, mut event_receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
         let mut agent = AgentLoop::new(config, events, store, provider, executor);

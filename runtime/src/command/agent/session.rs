@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis_adapters::event_formats::EventFormatKind;
-use portcullis_agent::{AgentConfig, AgentRun, Provider};
+use portcullis_agent::{AgentConfig, AgentRunResult, Provider};
 use portcullis_runs::{
     Continuation, DrivenRun, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
 };
@@ -87,7 +87,7 @@ impl RunSession {
         &self,
         mut next: Continuation,
         cancel: &CancellationToken,
-    ) -> Result<AgentRun, CliError> {
+    ) -> Result<AgentRunResult, CliError> {
         if !self.is_stored.load(Ordering::Relaxed)
             && let Continuation::Prompt(prompt) = next
         {
@@ -155,7 +155,7 @@ impl RunSession {
     }
 
     /// Shows the answer, unless this terminal or the events have shown it.
-    pub(super) fn show_answer(&self, run: &AgentRun) -> Result<(), CliError> {
+    pub(super) fn show_answer(&self, run: &AgentRunResult) -> Result<(), CliError> {
         let was_shown = matches!(self.view, View::Json(_))
             || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
         let Some(answer) = run.answer().filter(|_| !was_shown) else { return Ok(()) };
@@ -164,7 +164,7 @@ impl RunSession {
     }
 
     /// Shows the tokens and the time of a prompt, and of the whole run.
-    pub(super) fn show_costs(&self, run: &AgentRun, elapsed: Duration) {
+    pub(super) fn show_costs(&self, run: &AgentRunResult, elapsed: Duration) {
         if matches!(self.view, View::LiveView(_)) {
             let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             let totals = (totals.usage, totals.elapsed().max(elapsed));

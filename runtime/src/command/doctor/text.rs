@@ -135,7 +135,7 @@ fn write_layers(out: &mut String, layers: &[LayerFinding]) -> std::fmt::Result {
         writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
         for evidence in &layer.evidence {
             let (before, after) = (evidence.before.to_string(), evidence.after.to_string());
-            writeln!(out, "    {:<48} {}", evidence.canary, outcome_change(&before, &after))?;
+            writeln!(out, "    {:<48} {}", evidence.probe, outcome_change(&before, &after))?;
         }
     }
     Ok(())

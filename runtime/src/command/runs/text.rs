@@ -43,9 +43,9 @@ pub(super) async fn run(
     let _ = write!(out, "\n{}", table::render(["step", "at", "kind", "took", "outcome"], rows));
     let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
     if !calls.is_empty() {
-        let rows = calls
-            .iter()
-            .map(|call| [call.call.clone(), time(call.begun), call.tool.clone(), outcome(call).to_owned()]);
+        let rows = calls.iter().map(|call| {
+            [call.call.clone(), time(call.started_at), call.tool.clone(), outcome(call).to_owned()]
+        });
         let _ = write!(out, "\n{}", table::render(["call", "at", "tool", "outcome"], rows));
     }
     let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
@@ -68,8 +68,8 @@ pub(super) async fn run(
 
 fn step_row(step: Step) -> [String; 5] {
     let Step { ordinal, record } = step;
-    let took = record.finished.saturating_sub(record.begun).max(0);
-    [ordinal.to_string(), time(record.begun), record.kind, format!("{took} ms"), record.summary]
+    let took = record.finished.saturating_sub(record.started_at).max(0);
+    [ordinal.to_string(), time(record.started_at), record.kind, format!("{took} ms"), record.summary]
 }
 
 /// Returns how a call ended, as far as the store knows.
@@ -98,7 +98,7 @@ impl Follower {
         for call in calls {
             let has_ended = call.finished.is_some();
             if self.calls.get(&call.call) != Some(&has_ended) {
-                let (at, tool) = (time(call.finished.unwrap_or(call.begun)), text::inline(&call.tool));
+                let (at, tool) = (time(call.finished.unwrap_or(call.started_at)), text::inline(&call.tool));
                 let _ = writeln!(out, "{at}  {tool} {}", outcome(&call));
                 self.calls.insert(call.call, has_ended);
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis_tasks::{BeforeEffects, BeginningEffects, TaskCall, TaskCallOutcome, TaskCallRunner};
+use portcullis_tasks::{CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart};
 use portcullis_tools::{
     CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
@@ -34,7 +34,7 @@ impl RegistryCalls {
 
 #[async_trait]
 impl TaskCallRunner for RegistryCalls {
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
         let mut caller = caller(&call.task);
         caller.cancel = self.cancel.child_token();
         let mut labels = Vec::with_capacity(call.labels.len());
@@ -97,12 +97,12 @@ fn caller(task: &str) -> Caller {
 }
 
 /// Records in the task file that a call starts.
-struct StartRecorder(Arc<dyn BeforeEffects>);
+struct StartRecorder(Arc<dyn CallStartRecorder>);
 
 #[async_trait]
 impl CallStartListener for StartRecorder {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let labels = call.labels.iter().map(ToString::to_string).collect();
-        self.0.begin(BeginningEffects { may_repeat: call.may_repeat, labels }).await
+        self.0.begin(TaskCallStart { may_repeat: call.may_repeat, labels }).await
     }
 }

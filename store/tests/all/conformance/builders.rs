@@ -1,8 +1,8 @@
 //! Participants, spaces and messages of the tests.
 
 use portcullis_store::{
-    Applied, Author, Change, GatewayStore, MessageKind, MessageStatus, NewEvent, NewInboxEntry, NewMessage,
-    NewParticipant, NewSpace, ParticipantKind, SpaceMessage,
+    Author, Change, ChangeResult, GatewayStore, MessageKind, MessageStatus, NewEvent, NewInboxEntry,
+    NewMessage, NewParticipant, NewSpace, ParticipantKind, SpaceMessage,
 };
 
 use super::{NOW, json};
@@ -43,7 +43,7 @@ pub(crate) fn new_message(space: &str, id: &str, text: &str) -> NewMessage {
 
 pub(crate) async fn post(store: &dyn GatewayStore, message: NewMessage) -> SpaceMessage {
     let applied = store.apply(vec![Change::PostMessage(message)]).await.expect("posted");
-    let [Applied::Posted(message)] = &*applied else { panic!("{applied:?}") };
+    let [ChangeResult::Posted(message)] = &*applied else { panic!("{applied:?}") };
     (**message).clone()
 }
 

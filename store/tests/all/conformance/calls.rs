@@ -8,14 +8,15 @@ use portcullis_store::{
 use super::{NOW, add_run, guard, json, new_call};
 
 async fn add(store: &dyn RunStore, id: &str, status: ExternalCallStatus) {
-    store.add_call(guard("r"), new_call(id, status)).await.expect("a new call");
+    store.add_external_call(guard("r"), new_call(id, status)).await.expect("a new call");
 }
 
 pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add_run(store, "r").await;
     add(store, "c", ExternalCallStatus::Waiting).await;
     let mut answers = store.answers();
-    let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
+    let resolved =
+        store.resolve_external_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
     assert_eq!(resolved, ResultDelivery::Inline);
     assert_eq!(&*answers.recv().await.expect("an answer"), "c");
     let expected = StoredExternalCall {
@@ -30,10 +31,10 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
         updated: NOW + 5,
         expires: None,
     };
-    assert_eq!(store.call("c").await.expect("the store has the call"), expected);
+    assert_eq!(store.external_call("c").await.expect("the store has the call"), expected);
     // The result came before the end of the wait, so the run takes it.
     assert_eq!(
-        store.time_out_call("c", NOW + 6).await.expect("the store has the call"),
+        store.time_out_external_call("c", NOW + 6).await.expect("the store has the call"),
         TimeOutOutcome::AlreadyChanged(expected)
     );
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
@@ -45,11 +46,12 @@ pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
     add(store, "late", ExternalCallStatus::Waiting).await;
     add(store, "asynchronous", ExternalCallStatus::Pending).await;
     assert_eq!(
-        store.time_out_call("late", NOW).await.expect("the store has the call"),
+        store.time_out_external_call("late", NOW).await.expect("the store has the call"),
         TimeOutOutcome::NowPending
     );
     for (id, ordinal) in [("late", 1), ("asynchronous", 2)] {
-        let resolved = store.resolve_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
+        let resolved =
+            store.resolve_external_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
         assert_eq!(resolved, ResultDelivery::Inbox { ordinal });
     }
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
@@ -69,34 +71,38 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
     ] {
         add(store, id, status).await;
     }
-    assert!(store.cancel_call("c", NOW).await.expect("the store has the call"));
-    assert!(!store.cancel_call("c", NOW).await.expect("the store has the call"));
+    assert!(store.cancel_external_call("c", NOW).await.expect("the store has the call"));
+    assert!(!store.cancel_external_call("c", NOW).await.expect("the store has the call"));
     for id in ["w", "p"] {
-        store.resolve_call(id, json("1"), NOW).await.expect("resolved");
-        assert!(!store.cancel_call(id, NOW).await.expect("the store has the call"));
+        store.resolve_external_call(id, json("1"), NOW).await.expect("resolved");
+        assert!(!store.cancel_external_call(id, NOW).await.expect("the store has the call"));
     }
     for (id, expected) in [
         ("w", ExternalCallStatus::Resolved),
         ("p", ExternalCallStatus::Resolved),
         ("c", ExternalCallStatus::Cancelled),
     ] {
-        let error = store.resolve_call(id, json("2"), NOW).await.expect_err("closed");
+        let error = store.resolve_external_call(id, json("2"), NOW).await.expect_err("closed");
         assert!(matches!(error, StoreError::CallClosed { status, .. } if status == expected), "{error}");
     }
-    assert_eq!(store.call("p").await.expect("the store has the call").result, Some(json("1")));
+    assert_eq!(store.external_call("p").await.expect("the store has the call").result, Some(json("1")));
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items.len(), 1, "one result, one entry");
-    let error =
-        store.add_call(guard("r"), new_call("w", ExternalCallStatus::Waiting)).await.expect_err("taken");
+    let error = store
+        .add_external_call(guard("r"), new_call("w", ExternalCallStatus::Waiting))
+        .await
+        .expect_err("taken");
     assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Call, .. }), "{error}");
-    let error =
-        store.add_call(guard("r"), new_call("x", ExternalCallStatus::Expired)).await.expect_err("closed");
+    let error = store
+        .add_external_call(guard("r"), new_call("x", ExternalCallStatus::Expired))
+        .await
+        .expect_err("closed");
     assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     for error in [
-        store.call("x").await.expect_err("no call"),
-        store.resolve_call("x", json("1"), NOW).await.map(|_| ()).expect_err("no call"),
-        store.time_out_call("x", NOW).await.map(|_| ()).expect_err("no call"),
-        store.cancel_call("x", NOW).await.map(|_| ()).expect_err("no call"),
+        store.external_call("x").await.expect_err("no call"),
+        store.resolve_external_call("x", json("1"), NOW).await.map(|_| ()).expect_err("no call"),
+        store.time_out_external_call("x", NOW).await.map(|_| ()).expect_err("no call"),
+        store.cancel_external_call("x", NOW).await.map(|_| ()).expect_err("no call"),
     ] {
         assert!(matches!(error, StoreError::NotFound { what: Entity::Call, .. }), "{error}");
     }
@@ -111,19 +117,22 @@ pub(crate) async fn calls_expire(store: &dyn RunStore) {
         ("c4", ExternalCallStatus::Pending, None),
     ] {
         let call = portcullis_store::NewExternalCall { expires, ..new_call(id, status) };
-        store.add_call(guard("r"), call).await.expect("a new call");
+        store.add_external_call(guard("r"), call).await.expect("a new call");
     }
     // A result that comes too late is refused, even before the sweep.
-    let error = store.resolve_call("c1", json("1"), NOW + 1).await.expect_err("too late");
+    let error = store.resolve_external_call("c1", json("1"), NOW + 1).await.expect_err("too late");
     assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
-    assert_eq!(store.expire_calls(NOW, 10).await.expect("swept"), [""; 0]);
-    assert_eq!(store.expire_calls(NOW + 2, 1).await.expect("swept"), ["c1"]);
-    assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), ["c2"]);
-    assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), [""; 0]);
-    assert_eq!(store.call("c2").await.expect("the store has the call").status, ExternalCallStatus::Expired);
-    let error = store.resolve_call("c2", json("1"), NOW).await.expect_err("expired");
+    assert_eq!(store.expire_external_calls(NOW, 10).await.expect("swept"), [""; 0]);
+    assert_eq!(store.expire_external_calls(NOW + 2, 1).await.expect("swept"), ["c1"]);
+    assert_eq!(store.expire_external_calls(NOW + 2, 10).await.expect("swept"), ["c2"]);
+    assert_eq!(store.expire_external_calls(NOW + 2, 10).await.expect("swept"), [""; 0]);
+    assert_eq!(
+        store.external_call("c2").await.expect("the store has the call").status,
+        ExternalCallStatus::Expired
+    );
+    let error = store.resolve_external_call("c2", json("1"), NOW).await.expect_err("expired");
     assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
-    let early = store.resolve_call("c3", json("1"), NOW + 8).await.expect("in time");
+    let early = store.resolve_external_call("c3", json("1"), NOW + 8).await.expect("in time");
     assert_eq!(early, ResultDelivery::Inbox { ordinal: 1 });
 }
 
@@ -131,11 +140,14 @@ pub(crate) async fn calls_are_listed(store: &dyn RunStore) {
     for run in ["r", "s"] {
         add_run(store, run).await;
         for (id, status) in [("1", ExternalCallStatus::Waiting), ("2", ExternalCallStatus::Pending)] {
-            store.add_call(guard(run), new_call(&format!("{run}{id}"), status)).await.expect("a new call");
+            store
+                .add_external_call(guard(run), new_call(&format!("{run}{id}"), status))
+                .await
+                .expect("a new call");
         }
     }
     let list = async |filter: ExternalCallFilter, request| {
-        let page = store.calls(filter, request).await.expect("a page");
+        let page = store.external_calls(filter, request).await.expect("a page");
         (page.items.into_iter().map(|call| call.id).collect::<Vec<_>>(), page.next)
     };
     let (ids, next) = list(ExternalCallFilter::default(), PageRequest::first(3)).await;

@@ -1,7 +1,7 @@
 //! Lists of changes: all or none, in order, and with the result of a call.
 
 use portcullis_store::{
-    Applied, Change, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
+    Change, ChangeResult, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
     MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, ResolveOutcome,
     ResultDelivery, StoreError, limits::MAX_INBOX,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn changes_are_written_together_or_not_at_all(store: &dyn Gatew
     };
     let applied = store.apply(changes("m1")).await.expect("applied");
     assert!(
-        matches!(&*applied, [Applied::Posted(message), Applied::Event { id: 1 }, Applied::Inbox { ordinal: 1 }]
+        matches!(&*applied, [ChangeResult::Posted(message), ChangeResult::Event { id: 1 }, ChangeResult::Inbox { ordinal: 1 }]
             if message.ordinal == 1),
         "{applied:?}"
     );
@@ -58,7 +58,7 @@ pub(crate) async fn changes_are_written_together_or_not_at_all(store: &dyn Gatew
     assert_eq!(found.items.len(), 1);
     let applied = store.apply(changes("m2")).await.expect("applied");
     assert!(
-        matches!(&*applied, [Applied::Posted(message), Applied::Event { id: 2 }, Applied::Inbox { ordinal: 2 }]
+        matches!(&*applied, [ChangeResult::Posted(message), ChangeResult::Event { id: 2 }, ChangeResult::Inbox { ordinal: 2 }]
             if message.ordinal == 2),
         "no number is lost: {applied:?}"
     );
@@ -72,14 +72,15 @@ pub(crate) async fn later_changes_know_what_became_of_earlier_ones(store: &dyn G
             change,
             Change::derived(|applied| {
                 let message = match applied {
-                    [Applied::Posted(message)] | [Applied::Updated { is_changed: true, message }] => message,
-                    [Applied::Updated { is_changed: false, .. }] => return Ok(Vec::new()),
+                    [ChangeResult::Posted(message)]
+                    | [ChangeResult::Updated { is_changed: true, message }] => message,
+                    [ChangeResult::Updated { is_changed: false, .. }] => return Ok(Vec::new()),
                     other => panic!("{other:?}"),
                 };
                 let data = Json::of(&(message.ordinal, message.status))?;
                 let event = portcullis_store::NewEvent { data, ..new_event(&["space:s"], "0") };
                 let last = Change::derived(|applied| {
-                    assert!(matches!(applied, [_, Applied::Event { .. }]), "{applied:?}");
+                    assert!(matches!(applied, [_, ChangeResult::Event { .. }]), "{applied:?}");
                     Ok(vec![Change::PushInbox(new_entry("a", "1"))])
                 });
                 Ok(vec![Change::AppendEvent(event), last])
@@ -125,12 +126,12 @@ pub(crate) async fn every_change_says_what_it_became(store: &dyn GatewayStore) {
         .await
         .expect("applied");
     let expected = [
-        Applied::Joined { is_new: true },
-        Applied::Joined { is_new: false },
-        Applied::Left { was_member: true },
-        Applied::Left { was_member: false },
-        Applied::NotesSet,
-        Applied::NotesRemoved { count: 1 },
+        ChangeResult::Joined { is_new: true },
+        ChangeResult::Joined { is_new: false },
+        ChangeResult::Left { was_member: true },
+        ChangeResult::Left { was_member: false },
+        ChangeResult::NotesSet,
+        ChangeResult::NotesRemoved { count: 1 },
     ];
     assert_eq!(applied, expected);
 }
@@ -143,29 +144,31 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         ("p", ExternalCallStatus::Pending),
         ("c", ExternalCallStatus::Pending),
     ] {
-        store.add_call(guard("r"), new_call(id, status)).await.expect("a new call");
+        store.add_external_call(guard("r"), new_call(id, status)).await.expect("a new call");
     }
     let late = NewExternalCall { expires: Some(NOW), ..new_call("e", ExternalCallStatus::Waiting) };
-    store.add_call(guard("r"), late).await.expect("a new call");
-    store.cancel_call("c", NOW).await.expect("cancelled");
+    store.add_external_call(guard("r"), late).await.expect("a new call");
+    store.cancel_external_call("c", NOW).await.expect("cancelled");
     let event = || {
         vec![Change::derived(|applied| {
-            let [Applied::Resolved(delivery)] = applied else { panic!("{applied:?}") };
+            let [ChangeResult::Resolved(delivery)] = applied else { panic!("{applied:?}") };
             let data = if *delivery == ResultDelivery::Inline { "0" } else { "1" };
             Ok(vec![Change::AppendEvent(new_event(&["run:r"], data))])
         })]
     };
     for (id, expected) in [("w", ResultDelivery::Inline), ("p", ResultDelivery::Inbox { ordinal: 1 })] {
-        let resolved = store.resolve_call_with(id, json("1"), NOW, event()).await.expect("resolved");
+        let resolved = store.resolve_external_call_with(id, json("1"), NOW, event()).await.expect("resolved");
         let ResolveOutcome::Resolved { delivery, applied } = resolved else { panic!("{resolved:?}") };
         assert_eq!(delivery, expected);
         assert!(
-            matches!(&*applied, [Applied::Resolved(first), Applied::Event { .. }] if *first == expected),
+            matches!(&*applied, [ChangeResult::Resolved(first), ChangeResult::Event { .. }] if *first == expected),
             "{applied:?}"
         );
         // A second submission gets the first result, and its recipient.
-        let again =
-            store.resolve_call_with(id, json("2"), NOW, event()).await.expect("the store has the call");
+        let again = store
+            .resolve_external_call_with(id, json("2"), NOW, event())
+            .await
+            .expect("the store has the call");
         let ResolveOutcome::AlreadyClosed { call, delivery } = again else { panic!("{again:?}") };
         assert_eq!(
             (call.status, call.result, delivery),
@@ -173,12 +176,14 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         );
     }
     for (id, expected) in [("c", ExternalCallStatus::Cancelled), ("e", ExternalCallStatus::Expired)] {
-        let closed =
-            store.resolve_call_with(id, json("1"), NOW, event()).await.expect("the store has the call");
+        let closed = store
+            .resolve_external_call_with(id, json("1"), NOW, event())
+            .await
+            .expect("the store has the call");
         let ResolveOutcome::AlreadyClosed { call, delivery } = closed else { panic!("{closed:?}") };
         assert_eq!((call.status_at(NOW), call.result, delivery), (expected, None, None));
     }
-    let error = store.resolve_call_with("x", json("1"), NOW, event()).await.expect_err("no call");
+    let error = store.resolve_external_call_with("x", json("1"), NOW, event()).await.expect_err("no call");
     assert!(matches!(error, StoreError::NotFound { what: Entity::Call, .. }), "{error}");
     let events = store.events(Some("run:r"), PageRequest::default()).await.expect("read").items;
     let data: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();
@@ -188,8 +193,14 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
 pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn GatewayStore) {
     add_space(store, "s").await;
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("p", ExternalCallStatus::Pending)).await.expect("a new call");
-    store.add_call(guard("r"), new_call("w", ExternalCallStatus::Waiting)).await.expect("a new call");
+    store
+        .add_external_call(guard("r"), new_call("p", ExternalCallStatus::Pending))
+        .await
+        .expect("a new call");
+    store
+        .add_external_call(guard("r"), new_call("w", ExternalCallStatus::Waiting))
+        .await
+        .expect("a new call");
     post(store, new_message("s", "m", "")).await;
     let places: Vec<i64> = (0..MAX_INBOX).collect();
     for group in places.chunks(250) {
@@ -199,10 +210,10 @@ pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn Gatew
     let changes =
         || vec![Change::AppendEvent(new_event(&["t"], "1")), Change::PushInbox(new_entry("agent", "1"))];
     for id in ["p", "w"] {
-        let error = store.resolve_call_with(id, json("1"), NOW, changes()).await.expect_err("full");
+        let error = store.resolve_external_call_with(id, json("1"), NOW, changes()).await.expect_err("full");
         assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_INBOX, .. })), "{error}");
         assert!(
-            store.call(id).await.expect("the store has the call").status.is_open(),
+            store.external_call(id).await.expect("the store has the call").status.is_open(),
             "{id} still takes a result"
         );
     }

@@ -35,7 +35,10 @@ pub(crate) async fn entries_are_read_in_order_until_consumed(store: &dyn RunStor
 
 pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore) {
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
+    store
+        .add_external_call(guard("r"), new_call("c", ExternalCallStatus::Pending))
+        .await
+        .expect("a new call");
     // Send many entries concurrently, so that a group of writes shares its transaction.
     let places: Vec<i64> = (1..=MAX_INBOX).collect();
     for group in places.chunks(250) {
@@ -46,15 +49,15 @@ pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore)
     }
     let error = store.push_inbox(entry("agent", 0)).await.expect_err("full");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_INBOX, .. })), "{error}");
-    let error = store.resolve_call("c", json("1"), NOW).await.expect_err("full");
+    let error = store.resolve_external_call("c", json("1"), NOW).await.expect_err("full");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     assert_eq!(
-        store.call("c").await.expect("the store has the call").status,
+        store.external_call("c").await.expect("the store has the call").status,
         ExternalCallStatus::Pending,
         "the call still takes a result"
     );
     store.consume_inbox("agent", 1, NOW).await.expect("consumed");
-    store.resolve_call("c", json("1"), NOW).await.expect("room");
+    store.resolve_external_call("c", json("1"), NOW).await.expect("room");
 }
 
 pub(crate) async fn inboxes_with_entries_are_found_by_their_prefix(store: &dyn GatewayStore) {

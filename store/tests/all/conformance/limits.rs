@@ -51,12 +51,23 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
 
     let mut call = new_call("c", ExternalCallStatus::Waiting);
     call.arguments = sized(MAX_ARGUMENTS_BYTES + 1);
-    assert_too_large(store.add_call(guard("r"), call.clone()).await, "the arguments", MAX_ARGUMENTS_BYTES);
-    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
-    let result = sized(MAX_PAYLOAD_BYTES + 1);
-    assert_too_large(store.resolve_call("c", result.clone(), NOW).await, "the result", MAX_PAYLOAD_BYTES);
+    assert_too_large(
+        store.add_external_call(guard("r"), call.clone()).await,
+        "the arguments",
+        MAX_ARGUMENTS_BYTES,
+    );
     store
-        .resolve_call("c", sized(MAX_PAYLOAD_BYTES), NOW)
+        .add_external_call(guard("r"), new_call("c", ExternalCallStatus::Pending))
+        .await
+        .expect("a new call");
+    let result = sized(MAX_PAYLOAD_BYTES + 1);
+    assert_too_large(
+        store.resolve_external_call("c", result.clone(), NOW).await,
+        "the result",
+        MAX_PAYLOAD_BYTES,
+    );
+    store
+        .resolve_external_call("c", sized(MAX_PAYLOAD_BYTES), NOW)
         .await
         .expect("the largest result fits into an inbox");
     let (tool, arguments) = ("t".to_owned(), call.arguments);
@@ -92,12 +103,12 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
 pub(crate) async fn the_number_of_open_calls_is_bounded(store: &dyn RunStore) {
     add_run(store, "r").await;
     let add = async |number: i64| {
-        store.add_call(guard("r"), new_call(&number.to_string(), ExternalCallStatus::Pending)).await
+        store.add_external_call(guard("r"), new_call(&number.to_string(), ExternalCallStatus::Pending)).await
     };
     let added = futures_util::future::join_all((0..MAX_OPEN_CALLS).map(&add)).await;
     added.into_iter().for_each(|added| added.expect("a new call"));
     let error = add(MAX_OPEN_CALLS).await.expect_err("too many");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_OPEN_CALLS, .. })), "{error}");
-    store.cancel_call("0", NOW).await.expect("cancelled");
+    store.cancel_external_call("0", NOW).await.expect("cancelled");
     add(MAX_OPEN_CALLS).await.expect("room");
 }

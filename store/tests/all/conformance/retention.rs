@@ -32,8 +32,11 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
         labels: Vec::new(),
     };
     store.start_call(guard("r1"), started).await.expect("begun");
-    store.add_call(guard("r1"), new_call("c", ExternalCallStatus::Waiting)).await.expect("a new call");
-    store.cancel_call("c", NOW).await.expect("cancelled");
+    store
+        .add_external_call(guard("r1"), new_call("c", ExternalCallStatus::Waiting))
+        .await
+        .expect("a new call");
+    store.cancel_external_call("c", NOW).await.expect("cancelled");
     let question = ["a", "c", "t", "question", "hash"].map(str::to_owned);
     let [id, call, tool, question, hash] = question;
     let question = NewApprovalRequest { id, call, tool, question, hash, expires: None };
@@ -52,7 +55,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     assert_eq!(store.remove_ended_before(NOW + 3, 9).await.expect("removed"), 0);
     assert_eq!(ids(store).await, ["r4", "r3"], "one is newer, and one has not ended");
     for error in [
-        store.call("c").await.map(|_| ()).expect_err("removed"),
+        store.external_call("c").await.map(|_| ()).expect_err("removed"),
         store.approval("a").await.map(|_| ()).expect_err("removed"),
         store.messages("r1", PageRequest::default()).await.map(|_| ()).expect_err("removed"),
     ] {
@@ -74,9 +77,12 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
 
 pub(crate) async fn a_run_with_an_open_call_stays(store: &dyn RunStore) {
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
+    store
+        .add_external_call(guard("r"), new_call("c", ExternalCallStatus::Pending))
+        .await
+        .expect("a new call");
     end(store, "r", NOW + 1).await;
     assert_eq!(store.remove_ended_before(NOW + 9, 9).await.expect("none"), 0);
-    store.resolve_call("c", json("1"), NOW + 2).await.expect("a result after the run's end");
+    store.resolve_external_call("c", json("1"), NOW + 2).await.expect("a result after the run's end");
     assert_eq!(store.remove_ended_before(NOW + 9, 9).await.expect("removed"), 1);
 }

@@ -1,7 +1,7 @@
 //! Messages of spaces: posting, changing, listing and searching them.
 
 use portcullis_store::{
-    Applied, Change, Entity, ExternalCallFilter, ExternalCallStatus, GatewayStore, MessageKind,
+    Change, ChangeResult, Entity, ExternalCallFilter, ExternalCallStatus, GatewayStore, MessageKind,
     MessageStatus, MessageUpdate, NewMessage, Page, PageRequest, SpaceMessage, StoreError,
     limits::{MAX_METADATA_BYTES, MAX_PAGE_BYTES},
 };
@@ -26,7 +26,9 @@ fn update(id: &str) -> MessageUpdate {
 async fn change(store: &dyn GatewayStore, update: MessageUpdate) -> Result<(bool, SpaceMessage), StoreError> {
     let mut applied = store.apply(vec![Change::UpdateMessage(update)]).await?;
     match applied.pop() {
-        Some(Applied::Updated { is_changed, message }) if applied.is_empty() => Ok((is_changed, *message)),
+        Some(ChangeResult::Updated { is_changed, message }) if applied.is_empty() => {
+            Ok((is_changed, *message))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -97,7 +99,10 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
 pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStore) {
     add_run(store, "r").await;
     for id in ["hidden", "shown", "twice", "gone"] {
-        store.add_call(guard("r"), new_call(id, ExternalCallStatus::Pending)).await.expect("a new call");
+        store
+            .add_external_call(guard("r"), new_call(id, ExternalCallStatus::Pending))
+            .await
+            .expect("a new call");
     }
     for space in ["s", "t", "u"] {
         add_space(store, space).await;
@@ -122,7 +127,7 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
     assert_eq!(rest.next, None);
     let mut found = Vec::new();
     for shown in page.items.into_iter().chain(rest.items) {
-        assert_eq!(store.call(&shown.call.id).await.expect("the store has the call"), shown.call);
+        assert_eq!(store.external_call(&shown.call.id).await.expect("the store has the call"), shown.call);
         found.push((shown.call.id, shown.space, shown.metadata));
     }
     let expected = |call: &str, shown: Option<(&str, &str)>| {
@@ -148,7 +153,10 @@ pub(crate) async fn a_page_of_calls_ends_after_the_bytes_of_their_messages(store
     let fitting = usize::try_from(MAX_PAGE_BYTES).expect("small") / MAX_METADATA_BYTES;
     for number in 0..=fitting + 1 {
         let id = format!("c{number:03}");
-        store.add_call(guard("r"), new_call(&id, ExternalCallStatus::Pending)).await.expect("a new call");
+        store
+            .add_external_call(guard("r"), new_call(&id, ExternalCallStatus::Pending))
+            .await
+            .expect("a new call");
         let message = new_message("s", &id, "");
         post(store, NewMessage { call: Some(id), metadata: Some(metadata.clone()), ..message }).await;
     }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_confine::bounded::{self, LastLink};
+use portcullis_confine::bounded::{self, FinalSymlink};
 use portcullis_policy::{Approval, CallRequest, RunContext, Trace, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 use serde::Serialize;
@@ -255,5 +255,5 @@ fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<St
 }
 
 fn read_kept(path: &Path) -> io::Result<Vec<u8>> {
-    bounded::read_bytes(bounded::open_regular(path, LastLink::Refuse)?, MAX_KEPT_BYTES)
+    bounded::read_bytes(bounded::open_regular(path, FinalSymlink::Refuse)?, MAX_KEPT_BYTES)
 }

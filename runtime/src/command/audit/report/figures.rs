@@ -194,7 +194,7 @@ impl Figures {
         // The clock may have gone back, so compare all times.
         self.period = Some((first.min(row.time), last.max(row.time)));
         match row.event {
-            RowEvent::End => self.add_call(row),
+            RowEvent::End => self.add_external_call(row),
             RowEvent::Start => self.programs.of(program(row)).add(row.time),
             RowEvent::Stop => self.stops += 1,
             RowEvent::Policy => self.changes.add(policy_change(row)),
@@ -204,7 +204,7 @@ impl Figures {
         }
     }
 
-    fn add_call(&mut self, row: &Row) {
+    fn add_external_call(&mut self, row: &Row) {
         for calls in [
             &mut self.total,
             self.tools.of(name(&row.tool)),

@@ -16,7 +16,7 @@ use rustix::{
 use crate::{ConfineError, Evidence, Layer, SyscallOutcome, sys::SharedPage};
 
 /// An attempt that is made before and after its namespace is entered.
-pub(super) struct NamespaceAttempt {
+pub(super) struct NamespaceProbe {
     /// The attempt in words, to follow "to".
     description: &'static str,
     /// The exact refusal. Any other error could have another cause.
@@ -24,7 +24,7 @@ pub(super) struct NamespaceAttempt {
     make: Box<dyn Fn() -> SyscallOutcome>,
 }
 
-impl NamespaceAttempt {
+impl NamespaceProbe {
     /// Returns the attempts for a namespace that a process enters by itself. The first attempt must succeed
     /// before the namespace is entered. Each further attempt that succeeds gives more evidence.
     pub(super) fn for_layer(layer: Layer) -> io::Result<Vec<Self>> {
@@ -36,7 +36,9 @@ impl NamespaceAttempt {
             }
             Layer::UtsNamespace => {
                 let name = machine_name();
-                let find = move || outcome(if machine_name() == name { Ok(()) } else { Err(libc::ENOENT) });
+                let find = move || {
+                    outcome_from_errno(if machine_name() == name { Ok(()) } else { Err(libc::ENOENT) })
+                };
                 Ok(vec![Self::new("learn the machine's name", libc::ENOENT, find)])
             }
             Layer::NetNamespace => {
@@ -44,7 +46,7 @@ impl NamespaceAttempt {
                 let abstract_socket = move || {
                     // Moving the listener into the closure keeps it open.
                     let _kept_listener = &listener;
-                    outcome_of(UnixStream::connect_addr(&address).map(drop))
+                    outcome_from_io(UnixStream::connect_addr(&address).map(drop))
                 };
                 let mut attempts = vec![Self::new(
                     "connect to an abstract socket outside",
@@ -57,7 +59,7 @@ impl NamespaceAttempt {
                     let address = listener.local_addr()?;
                     let connect = move || {
                         let _kept_listener = &listener;
-                        outcome_of(TcpStream::connect(address).map(drop))
+                        outcome_from_io(TcpStream::connect(address).map(drop))
                     };
                     attempts.push(Self::new("connect to a port of the machine", libc::ENETUNREACH, connect));
                 }
@@ -76,14 +78,14 @@ impl NamespaceAttempt {
         let identity = || rustix::fs::stat("/").map(|stat| (stat.st_dev, stat.st_ino));
         let machine_root = identity()?;
         Ok(Self::new("find the machine's root folder at /", libc::ENOENT, move || {
-            outcome(if identity() == Ok(machine_root) { Ok(()) } else { Err(libc::ENOENT) })
+            outcome_from_errno(if identity() == Ok(machine_root) { Ok(()) } else { Err(libc::ENOENT) })
         }))
     }
 
     pub(super) fn state_by_path(path: PathBuf) -> Self {
         Self::new("open a file of the state folder by its path", libc::ENOENT, move || {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            outcome(
+            outcome_from_errno(
                 rustix::fs::open(&path, flags, Mode::empty())
                     .map(drop)
                     .map_err(rustix::io::Errno::raw_os_error),
@@ -103,11 +105,11 @@ impl NamespaceAttempt {
     pub(super) fn proof(&self, layer: Layer, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
         let after = self.run();
         if after == self.refusal {
-            return Ok(Evidence { layer, canary: self.description.into(), before, after });
+            return Ok(Evidence { layer, probe: self.description.into(), before, after });
         }
         Err(ConfineError::NotRefused {
             layer,
-            canary: self.description,
+            probe: self.description,
             expected: self.refusal,
             observed: after,
         })
@@ -121,19 +123,19 @@ impl NamespaceAttempt {
         if after != expected {
             return Err(ConfineError::NotRefused {
                 layer,
-                canary: self.description,
+                probe: self.description,
                 expected,
                 observed: after,
             });
         }
-        let canary = format!("{}, beside a loopback device", self.description).into();
-        Ok(Evidence { layer, canary, before, after })
+        let probe = format!("{}, beside a loopback device", self.description).into();
+        Ok(Evidence { layer, probe, before, after })
     }
 }
 
 /// Tests whether the calling process can find this process.
-pub(super) fn find(process: Pid) -> SyscallOutcome {
-    outcome(rustix::process::test_kill_process(process).map_err(rustix::io::Errno::raw_os_error))
+pub(super) fn try_find_process(process: Pid) -> SyscallOutcome {
+    outcome_from_errno(rustix::process::test_kill_process(process).map_err(rustix::io::Errno::raw_os_error))
 }
 
 /// Changes the host name in this namespace.
@@ -160,11 +162,11 @@ fn abstract_listener() -> io::Result<(UnixListener, UnixAddr)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-fn outcome_of(result: io::Result<()>) -> SyscallOutcome {
-    outcome(result.map_err(|error| error.raw_os_error().unwrap_or_default()))
+fn outcome_from_io(result: io::Result<()>) -> SyscallOutcome {
+    outcome_from_errno(result.map_err(|error| error.raw_os_error().unwrap_or_default()))
 }
 
-fn outcome(result: Result<(), i32>) -> SyscallOutcome {
+fn outcome_from_errno(result: Result<(), i32>) -> SyscallOutcome {
     result.map_or_else(SyscallOutcome::Failed, |()| SyscallOutcome::Succeeded)
 }
 

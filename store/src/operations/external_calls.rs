@@ -33,7 +33,7 @@ macro_rules! columns {
 /// The index of the column that follows [`columns`].
 const NEXT_COLUMN: usize = 10;
 
-pub(crate) async fn add_call(
+pub(crate) async fn add_external_call(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
     call: NewExternalCall,
@@ -78,7 +78,7 @@ pub(crate) async fn add_call(
     check_count("the open calls of the run", open, MAX_OPEN_CALLS)
 }
 
-pub(crate) async fn time_out_call(
+pub(crate) async fn time_out_external_call(
     sql: &mut dyn Sql,
     id: String,
     now: i64,
@@ -92,10 +92,10 @@ pub(crate) async fn time_out_call(
     if changed == 1 {
         return Ok(TimeOutOutcome::NowPending);
     }
-    call(sql, id).await.map(TimeOutOutcome::AlreadyChanged)
+    external_call(sql, id).await.map(TimeOutOutcome::AlreadyChanged)
 }
 
-pub(crate) async fn resolve_call(
+pub(crate) async fn resolve_external_call(
     sql: &mut dyn Sql,
     id: String,
     result: Json,
@@ -105,7 +105,7 @@ pub(crate) async fn resolve_call(
     if let Some(delivery) = resolve_if_open(sql, &id, &result, now).await? {
         return Ok(delivery);
     }
-    let found = call(sql, id).await?;
+    let found = external_call(sql, id).await?;
     // An open call that takes no result has expired, even if no sweep has marked it.
     let status = if found.status.is_open() { ExternalCallStatus::Expired } else { found.status };
     Err(StoreError::CallClosed { id: found.id, status })
@@ -163,7 +163,11 @@ fn result_entry(id: &str, run: &str, tool: &str, result: &Json) -> Result<Json, 
     Json::of(&Body { call_id: id, run_id: run, tool_name: tool, result })
 }
 
-pub(crate) async fn cancel_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<bool, StoreError> {
+pub(crate) async fn cancel_external_call(
+    sql: &mut dyn Sql,
+    id: String,
+    now: i64,
+) -> Result<bool, StoreError> {
     let changed = sql
         .execute(
             "update calls set status = 'cancelled', updated = $2 where id = $1 and status in ('waiting', 'pending')",
@@ -173,10 +177,10 @@ pub(crate) async fn cancel_call(sql: &mut dyn Sql, id: String, now: i64) -> Resu
     if changed == 1 {
         return Ok(true);
     }
-    call(sql, id).await.map(|_| false)
+    external_call(sql, id).await.map(|_| false)
 }
 
-pub(crate) async fn expire_calls(
+pub(crate) async fn expire_external_calls(
     sql: &mut dyn Sql,
     now: i64,
     at_most: u32,
@@ -194,7 +198,7 @@ pub(crate) async fn expire_calls(
     rows.into_iter().map(|mut row| row.text(0)).collect()
 }
 
-pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredExternalCall, StoreError> {
+pub(crate) async fn external_call(sql: &mut dyn Sql, id: String) -> Result<StoredExternalCall, StoreError> {
     let row =
         sql.row(concat!("select ", columns!(), " from calls c where c.id = $1"), parameters![&id]).await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Call, &id))?;
@@ -242,7 +246,7 @@ pub(super) const LIST_SHOWN: &str = concat!(
 pub(super) const SHOWN_SIZES: &str =
     concat!("select c.bytes + coalesce(", of_message!("bytes"), ", 0) from calls c", listed!());
 
-pub(crate) async fn calls(
+pub(crate) async fn external_calls(
     sql: &mut dyn Sql,
     filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
