@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The maximum number of characters of a message.
-pub(super) const MAX_TEXT: usize = builtins::MAX_TEXT;
+pub(super) const MAX_TEXT_CHARS: usize = builtins::MAX_TEXT_CHARS;
 
 /// The maximum length of a search text, in characters.
 pub(super) const MAX_SEARCH: usize = 200;
@@ -86,8 +86,8 @@ pub(super) async fn create(
     };
     caller.ensure_sees_space(&core, &space).await?;
     // PostgreSQL cannot store NUL.
-    if !(1..=MAX_TEXT).contains(&sent.text.chars().count()) || sent.text.contains('\0') {
-        let rule = format!("a message has 1 to {MAX_TEXT} characters, none of them NUL");
+    if !(1..=MAX_TEXT_CHARS).contains(&sent.text.chars().count()) || sent.text.contains('\0') {
+        let rule = format!("a message has 1 to {MAX_TEXT_CHARS} characters, none of them NUL");
         return Err(ApiError::invalid("text", rule));
     }
     if let Some(reply_to) = &sent.reply_to {

@@ -135,7 +135,7 @@ fn faults_are_reported_with_their_location() {
     );
     check(
         "deny = ['r\u{200b}m']",
-        "9: shell.deny[0]: `\\u{200b}` is not seen: a rule is a list of plain words",
+        "9: shell.deny[0]: `\\u{200b}` is an invisible character: a rule is a list of plain words",
     );
     check(
         "operators = ['|&']",
