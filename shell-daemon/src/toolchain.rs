@@ -222,7 +222,7 @@ mod tests {
             (home.parent().expect("a parent").to_owned(), "holds more than a toolchain"),
             ("/".into(), "holds more than a toolchain"),
             ("/etc".into(), "holds more than a toolchain"),
-            ("/proc/self".into(), "a place of the kernel"),
+            ("/proc/self".into(), "a file system of the kernel"),
             (home.join("state/log"), "overlaps"),
             (home.join("project/bin"), "overlaps the mount `project`"),
             ("/project/x".into(), "cannot be opened"),

@@ -9,7 +9,7 @@ use super::{
     approvals::MAX_REASON,
     description,
     extract::{DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME},
-    messages::{MAX_SEARCH, MAX_TEXT},
+    messages::{MAX_SEARCH, MAX_TEXT_CHARS},
     participants::MAX_INSTRUCTIONS,
 };
 
@@ -53,7 +53,7 @@ fn maxima_of_the_description_are_those_of_the_checks() {
         ("name", MAX_NAME),
         ("instructions", MAX_INSTRUCTIONS),
         ("search", MAX_SEARCH),
-        ("text", MAX_TEXT),
+        ("text", MAX_TEXT_CHARS),
         ("reason", MAX_REASON),
     ]);
     let described = limits("maxLength");

@@ -190,7 +190,7 @@ mod tests {
             ("*:80", "is not an address with a port"),
             ("127.1:80", "write `127.0.0.1:80`"),
             ("[::ffff:127.0.0.1]:80", "write `127.0.0.1:80`"),
-            ("localhost:80", "`localhost` is a name"),
+            ("localhost:80", "`localhost` is a host name"),
         ] {
             let error = text.parse::<PrivateEndpoint>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

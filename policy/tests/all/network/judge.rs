@@ -110,7 +110,12 @@ fn an_argument_that_is_an_address_is_judged_before_the_call() {
     };
     assert!(decide("https://api.example.com/x").is_ok());
     check_denied(decide("https://evil.test"), DenialCode::HostNotGranted, "profiles.Net.hosts", "evil.test");
-    check_denied(decide("file:///etc/passwd"), DenialCode::UrlRefused, "profiles.Net.hosts", "begins with");
+    check_denied(
+        decide("file:///etc/passwd"),
+        DenialCode::UrlRefused,
+        "profiles.Net.hosts",
+        "does not begin with",
+    );
     check_denied(decide("http://[::1]/"), DenialCode::AddressNotPublic, "egress.allow_private", "loopback");
     assert_eq!(policy.network_ports().into_iter().collect::<Vec<_>>(), [80, 443, 8080, 8443]);
 }

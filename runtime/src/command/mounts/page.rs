@@ -59,7 +59,7 @@ pub(super) fn render(input: &MapInput<'_>) -> String {
         header {
             p.kind { "Portcullis" }
             h1 { "Map of mounts" }
-            dl.input {
+            dl.facts {
                 div { dt { "Workspace" } dd { code { (Untrusted(&workspace.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (policy.digest().as_str()) } } }
                 div { dt { "Made" } dd { (Time(*made)) " UTC" } }

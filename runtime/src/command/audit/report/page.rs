@@ -91,7 +91,7 @@ fn headline(input: &ReportInput<'_>) -> Markup {
                     None => { "no row meets the filters" },
                 }
             }
-            dl.input {
+            dl.facts {
                 div { dt { "Workspace" } dd { code { (Untrusted(&input.workspace.display().to_string())) } } }
                 div { dt { "Log" } dd { code { (Untrusted(&input.log.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (input.policy.digest().as_str()) } } }
