@@ -221,7 +221,7 @@ fn a_folder_with_private_files_is_not_a_project() {
     ] {
         fs::create_dir_all(home.path("config/portcullis/projects")).expect("a folder");
         let refusal = home.refusal("code", &["init", folder], 2);
-        assert!(refusal.contains("cannot make a project of"), "{folder}: {refusal}");
+        assert!(refusal.contains("cannot turn"), "{folder}: {refusal}");
     }
     fs::write(home.path("file"), "").expect("written");
     for folder in ["../file", "../gone"] {
