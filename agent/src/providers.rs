@@ -9,7 +9,7 @@
 //! | `connector.rs` | opens a connection: directly, or through a proxy |
 //! | `refusal.rs` | turns failures and error statuses into errors |
 //! | `retry.rs` | when a request is sent again |
-//! | `answer.rs` | turns a response into the pieces of an answer |
+//! | `response.rs` | turns a response into the pieces of an answer |
 //! | `decoder.rs` | decodes bytes into the pieces of an answer, within limits |
 //! | `frames.rs` | splits bytes into events: server-sent events, or JSON lines |
 //! | `wire/` | the protocol of each provider |

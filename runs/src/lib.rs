@@ -16,6 +16,7 @@
 //! | `store_changes.rs` | waits for changes of the store |
 //! | `approver.rs` | asks through the store, so that another process can answer |
 //! | `stepwise.rs` | takes single steps, for a caller that decides elsewhere which comes next |
+//! | `step.rs` | the input and the outcome of a single step |
 //! | `turn.rs`, `turn_results.rs` | a turn's calls, each run on its own: their results until the turn's step |
 //! | `recorded_model.rs` | a row of the audit log for each request to a model |
 //! | `state.rs` | the state of a run as it is stored |
@@ -40,6 +41,7 @@ mod recorded_model;
 mod run_driver;
 mod runs;
 mod state;
+mod step;
 mod stepwise;
 mod store_changes;
 mod turn;
@@ -59,10 +61,8 @@ pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_driver::RunDriver;
 pub use runs::{Continuation, InheritedContext, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use stepwise::{
-    NextCall, NextStepInput, RunApprovalRequestFn, RunProgress, StepCallOutcome, StepOutcome, StepParts,
-    Stepper,
-};
+pub use step::{NextCall, NextStepInput, RunProgress, StepCallOutcome, StepOutcome};
+pub use stepwise::{RunApprovalRequestFn, StepParts, Stepper};
 pub use turn::SkipReason;
 
 /// Re-exported: the store of the runs.

@@ -218,7 +218,12 @@ const SENTENCES: [(&str, &str, &str, &str); 42] = [
         "HEARTBEAT_TIMEOUT",
         "temporal/src/heartbeat.rs",
     ),
-    ("docs/durable.md", "it is asked up to {} times, after", "MODEL_ATTEMPTS", "temporal/src/failures.rs"),
+    (
+        "docs/durable.md",
+        "it is asked up to {} times, after",
+        "MAX_MODEL_ATTEMPTS",
+        "temporal/src/failures.rs",
+    ),
     ("docs/durable.md", "requests with pauses of {} |", "RATE_LIMITED_PAUSE", "temporal/src/failures.rs"),
     ("docs/gateway.md", "An agent's question expires after {}.", "APPROVAL_TTL", "runs/src/approver.rs"),
     ("docs/gateway.md", "once and in order, for {}. After", "EVENT_RETENTION", "gateway/src/serve.rs"),
@@ -271,7 +276,7 @@ fn the_agents_manual_has_the_limits_of_a_provider() {
     for statement in [
         "three times at most".to_owned(),
         format!("`Retry-After` is honoured up to {} s", number("retry_wait_max")),
-        format!("after {} s of silence or at {} MiB", number("idle_timeout"), number("answer_bytes") >> 20),
+        format!("after {} s of silence or at {} MiB", number("idle_timeout"), number("response_bytes") >> 20),
     ] {
         assert!(manual.contains(&statement), "docs/agent.md does not say {statement:?}");
     }

@@ -345,6 +345,6 @@ fn a_key_in_an_ssh_agent_signs() {
     // Without the agent the call runs and is recorded, and the missing checkpoint is reported.
     let output = call_with(Path::new("/nonexistent/agent"));
     assert_eq!(text(&output.stdout), "a\n");
-    assert!(text(&output.stderr).contains("no checkpoint"), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot write a checkpoint"), "{output:?}");
     assert_exit(&run(&fixture, &["audit", "verify"]), 0);
 }
