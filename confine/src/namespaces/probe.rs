@@ -70,7 +70,7 @@ impl NamespaceProbe {
     }
 
     pub(super) fn outer_process(outer: Pid) -> Self {
-        Self::new("find the process outside by its number", libc::ESRCH, move || find(outer))
+        Self::new("find the process outside by its number", libc::ESRCH, move || try_find_process(outer))
     }
 
     /// Compares the folder's identity, which needs no permission to read the folder.

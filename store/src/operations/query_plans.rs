@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{calls, events, inbox, notes, space_messages};
+use super::{events, external_calls, inbox, notes, space_messages};
 
 /// The aliases, in the statements, of rows that a page has already bounded.
 const BOUNDED: [&str; 4] = ["candidates", "sized", "found", "(subquery"];
