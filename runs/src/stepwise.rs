@@ -14,7 +14,7 @@ use std::{
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
-use portcullis_store::{Entity, NewApprovalRequest, RunStatus, StoreError, StoredAnswer};
+use portcullis_store::{Entity, NewApprovalRequest, StoreError, StoredAnswer};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;

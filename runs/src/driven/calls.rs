@@ -107,9 +107,9 @@ pub(super) async fn read_interrupted_calls(
     state: &RunState,
 ) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
-    let (mut started_calls, mut labels) = (HashMap::new(), Vec::new());
+    let (mut interrupted_calls, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
-        return Ok((started_calls, labels));
+        return Ok((interrupted_calls, labels));
     }
     let started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
     for started in started_calls.into_iter().filter(|started| calls.contains(&*started.call)) {
@@ -117,10 +117,10 @@ pub(super) async fn read_interrupted_calls(
             labels.push((parse_label(label, id)?, started.call.clone()));
         }
         if let Some(call) = interrupted_call(&started, id)? {
-            started_calls.insert(started.call, call);
+            interrupted_calls.insert(started.call, call);
         }
     }
-    Ok((started_calls, labels))
+    Ok((interrupted_calls, labels))
 }
 
 /// Reads the state of an interrupted call. Returns `None` if the call may run again.
