@@ -10,7 +10,7 @@ use super::{
     description,
     extract::{DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME},
     messages::{MAX_SEARCH, MAX_TEXT_CHARS},
-    participants::MAX_INSTRUCTIONS,
+    participants::MAX_INSTRUCTIONS_BYTES,
 };
 
 /// Collects the values of a key in all schemas of properties and parameters, with the name of the property or
@@ -51,7 +51,7 @@ fn maxima_of_the_description_are_those_of_the_checks() {
     }
     let lengths: BTreeMap<&str, usize> = BTreeMap::from([
         ("name", MAX_NAME),
-        ("instructions", MAX_INSTRUCTIONS),
+        ("instructions", MAX_INSTRUCTIONS_BYTES),
         ("search", MAX_SEARCH),
         ("text", MAX_TEXT_CHARS),
         ("reason", MAX_REASON),
