@@ -183,7 +183,7 @@ impl StepActivities {
         let id = run_id(&input.run)?;
         let ApprovalSignal { question, approve, hash, reason, by } = input.answer;
         let answer = StoredAnswer {
-            verdict: if approve { ApprovalDecision::Approve } else { ApprovalDecision::Deny },
+            decision: if approve { ApprovalDecision::Approve } else { ApprovalDecision::Deny },
             by: by.unwrap_or_else(|| VIA.to_owned()),
             via: VIA.to_owned(),
             edited_arguments: None,
