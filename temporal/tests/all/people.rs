@@ -62,7 +62,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
             };
             let asked = wait_for_some(waiting).await;
             let answer = StoredAnswer {
-                verdict: ApprovalDecision::Approve,
+                decision: ApprovalDecision::Approve,
                 by: "Ada".to_owned(),
                 via: "temporal".to_owned(),
                 edited_arguments: None,
