@@ -73,7 +73,8 @@ pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread,
 /// can be enforced here, without sacrificing a thread.
 ///
 /// # Errors
-/// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`] and [`ConfineError::ScratchThreadPanicked`].
+/// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`] and
+/// [`ConfineError::ScratchThreadPanicked`].
 pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, ConfineError> {
     let rules = rules.clone();
     thread::Builder::new()

@@ -53,7 +53,8 @@ impl RecordedModel {
     #[must_use]
     pub fn new(
         inner: Arc<dyn Provider>,
-        (registry, caller): (Arc<ToolRegistry>, Caller),
+        registry: Arc<ToolRegistry>,
+        caller: Caller,
         model: ModelIdentity,
     ) -> Self {
         Self { inner, log: ModelLog { registry, caller, model } }

@@ -348,8 +348,9 @@ impl Stepper {
         let mut config = self.parts.config.clone();
         config.run_id = Some(run.id().to_string());
         config.strategy = ExecutionStrategy::Sequential;
-        let log = (Arc::clone(&self.parts.registry), self.run_caller(run.id()));
-        let provider = RecordedModel::new(Arc::clone(&self.parts.provider), log, self.parts.model.clone());
+        let parts = &self.parts;
+        let (registry, caller) = (Arc::clone(&parts.registry), self.run_caller(run.id()));
+        let provider = RecordedModel::new(Arc::clone(&parts.provider), registry, caller, parts.model.clone());
         AgentLoop::new(config, (), Arc::clone(run), provider, executor)
     }
 

@@ -64,8 +64,8 @@ impl ChangeRecorder {
     /// the change is made.
     ///
     /// # Errors
-    /// [`UndoError::Examine`], [`UndoError::Copy`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must not make the
-    /// change. A mount that is not recorded is not an error.
+    /// [`UndoError::Examine`], [`UndoError::Copy`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must
+    /// not make the change. A mount that is not recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,

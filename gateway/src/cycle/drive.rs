@@ -109,7 +109,7 @@ impl Cycle<'_> {
             space: Arc::clone(&space),
         };
         let provider =
-            RecordedModel::new(model.provider, (Arc::clone(registry), caller.clone()), model.identity);
+            RecordedModel::new(model.provider, Arc::clone(registry), caller.clone(), model.identity);
         let mut agent_loop = AgentLoop::new(
             config,
             CycleEvents::new(Arc::clone(&space)),

@@ -12,13 +12,14 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:8810";
 /// Serve agents that live in spaces, and the page where people meet them.
 ///
 /// An agent wakes when an entry arrives in its inbox: a message in one of its spaces, the result of a call, or a plan
-/// that is due. It then works as `portcullis agent` does: each of its calls is checked, decided, confined and recorded. Runs, spaces and messages are kept in the store, so the gateway can be stopped and started at any
-/// time.
+/// that is due. It then works as `portcullis agent` does: each of its calls is checked, decided, confined and recorded.
+/// Runs, spaces and messages are kept in the store, so the gateway can be stopped and started at any time.
 ///
 /// The interface is described at /openapi.json. Each request needs a token. The operator's token is made once and kept
 /// in the state folder; with it, the page or the interface makes users, agents, spaces and their tokens.
 ///
-/// The model has the same settings as for `portcullis agent`. An agent's definition can name another model of the same provider.
+/// The model has the same settings as for `portcullis agent`. An agent's definition can name another model
+/// of the same provider.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -310,7 +310,8 @@ impl Setting {
         let model = ModelIdentity { name: settings.model.clone(), address: settings.origin() };
         let provider = RecordedModel::new(
             Arc::new(RemoteProvider::new(settings.clone())?),
-            (Arc::clone(&registry), run_caller.clone()),
+            Arc::clone(&registry),
+            run_caller.clone(),
             model,
         );
         Ok(RunSession {

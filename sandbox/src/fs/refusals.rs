@@ -1,5 +1,5 @@
-//! Refuses hidden and protected names, files with several names, and paths that leave their mount. Each refusal is a violation,
-//! except the read of a hidden name, which looks like a missing name.
+//! Refuses hidden and protected names, files with several names, and paths that leave their mount. Each refusal
+//! is a violation, except the read of a hidden name, which looks like a missing name.
 
 use std::{
     ffi::OsStr,

@@ -36,8 +36,8 @@ pub(super) struct CommandLinePaths {
 /// Makes the configuration of a sidecar.
 ///
 /// # Errors
-/// [`SidecarServerError::PolicyFile`] if a policy cannot be read, [`SidecarServerError::Policy`] if a policy is invalid, and the
-/// errors of [`SidecarServerConfig::from_policy`].
+/// [`SidecarServerError::PolicyFile`] if a policy cannot be read, [`SidecarServerError::Policy`] if a policy is invalid,
+/// and the errors of [`SidecarServerConfig::from_policy`].
 pub(super) fn config(paths: &CommandLinePaths) -> Result<SidecarServerConfig, SidecarServerError> {
     let (operator_path, operator) = operator_policy(paths.policy.as_deref())?.unzip();
     let project = operator.as_deref().and_then(project_of).map(PathBuf::from);

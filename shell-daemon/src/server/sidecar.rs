@@ -52,8 +52,8 @@ impl SidecarServer {
     /// Checks the configuration, opens the mounts and makes the canary.
     ///
     /// # Errors
-    /// [`SidecarServerError::Config`], [`SidecarServerError::State`] or [`SidecarServerError::Mounts`] if the configuration is invalid or
-    /// cannot be met.
+    /// [`SidecarServerError::Config`], [`SidecarServerError::State`] or [`SidecarServerError::Mounts`] if the configuration
+    /// is invalid or cannot be met.
     pub(super) fn new(config: SidecarServerConfig, token: Token) -> Result<Self, SidecarServerError> {
         require_values(&config)?;
         let protect = ProtectedPaths::parse(config.protected.iter().map(String::as_str))

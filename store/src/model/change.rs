@@ -139,8 +139,8 @@ pub enum ChangeResult {
         /// The number of notes that were removed.
         count: u64,
     },
-    /// A call has its result, only in [`SpaceStore::resolve_external_call_with`](crate::SpaceStore::resolve_external_call_with), before
-    /// all other changes.
+    /// A call has its result, before all other changes. Only in
+    /// [`SpaceStore::resolve_external_call_with`](crate::SpaceStore::resolve_external_call_with).
     Resolved(ResultDelivery),
 }
 

@@ -7,6 +7,7 @@ mod failures;
 mod kills;
 // The same model as in the tests of the single-process driver, so that histories can be compared.
 #[path = "../../../runs/tests/all/model.rs"]
+#[allow(dead_code, reason = "only the tests of the single-process driver have a broken turn")]
 mod model;
 mod people;
 mod placement;
