@@ -21,7 +21,8 @@ use crate::{
     audit::Confinement,
     call::{Caller, StartingCall, cancelled_error},
     registered::RegisteredTool,
-    slots::AbandonOnDrop,
+    run_labels::LabelGuard,
+    slots::{AbandonOnDrop, CallSlot},
 };
 
 /// The delays before the second and the third attempt.
@@ -61,14 +62,7 @@ pub(crate) async fn run(
     pending_record: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
     let Authorized { mut checked, grant, steps, exclusive } = authorized;
-    let slot = match &caller.slot {
-        Some(parent) => {
-            within_deadline(caller, host.slots.take_nested(parent, exclusive, &caller.cancel)).await??
-        }
-        None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
-    };
-    // The turn may have ended right after the slot was taken.
-    ensure_not_over(caller)?;
+    let slot = take_slot(exclusive, host, caller).await?;
     // Prepare before judging the labels, because the run may read more data meanwhile.
     within_deadline(caller, prepare(&checked.tool, host)).await?;
     let run_context = host.labels.context(caller);
@@ -80,28 +74,7 @@ pub(crate) async fn run(
         }
     }
     let withheld = host.policy.withheld_kinds(&grant, &run_context);
-    // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
-    // `end` row lists the secrets that were sent.
-    if checked.tool.backend().confinement() != Confinement::Native {
-        pending_record.call.secrets =
-            grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
-    }
-    if let Some(start_listener) = &caller.start_listener
-        && caller.operation_step.is_none()
-    {
-        let call = StartingCall {
-            call_id: checked.call.id.clone(),
-            tool: checked.tool.descriptor().name.to_string(),
-            arguments: checked.args.text().to_owned(),
-            may_repeat: checked.may_repeat(pending_record.call.tier),
-            labels: grants(&grant, &steps).flat_map(Grant::possible_labels).collect(),
-        };
-        within_deadline(caller, start_listener.on_start(&call)).await??;
-    }
-    // A call that only reads has no effect to account for, so it needs no row before it runs.
-    if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
-        pending_record.begin().map_err(|error| unrecorded(&error))?;
-    }
+    begin(&checked, &grant, &steps, caller, pending_record).await?;
     let time_limit = match caller.turn_deadline {
         Some(turn_deadline) => {
             grant.limits.timeout.min(turn_deadline.saturating_duration_since(Instant::now()))
@@ -114,13 +87,7 @@ pub(crate) async fn run(
     let reader = step.and_then(|step| step.reads_as.as_ref()).unwrap_or(&checked.call.id);
     let labels = host.labels.track_call(caller, reader, &grant, &host.policy, deadline);
     if checked.tool.backend().confinement() == Confinement::Shell {
-        // The kernel does not report which mounts a program accesses, and the output is
-        // streamed as it arrives.
-        labels.mark_all_mounts_used();
-        // A command with a network can receive any data, even through a background job of an earlier command.
-        if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
-            labels.mark_web_read();
-        }
+        label_command(&labels, &grant);
     }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
     // Frees the slot when the call returns, even if a native tool still blocks its thread. The slot of a
@@ -151,6 +118,62 @@ pub(crate) async fn run(
     // `labels` is dropped here, before the result is released, because these labels apply to
     // the run's next call.
     Ok(RawOutcome { result, trailer, usage, pending, grant, checked, hook_edit: HookEdit::None })
+}
+
+/// Takes a slot. The step of an operation, and the nested call of a tool, take it below their parent's slot.
+async fn take_slot(exclusive: bool, host: &Host, caller: &Caller) -> Result<CallSlot, ToolError> {
+    let slot = match &caller.slot {
+        Some(parent) => {
+            within_deadline(caller, host.slots.take_nested(parent, exclusive, &caller.cancel)).await??
+        }
+        None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
+    };
+    // The turn may have ended right after the slot was taken.
+    ensure_not_over(caller)?;
+    Ok(slot)
+}
+
+/// Reports the start of a call to its listener, and writes the `begin` row if the call has effects.
+async fn begin(
+    checked: &Checked,
+    grant: &Grant,
+    steps: &[StepGrant],
+    caller: &Caller,
+    pending_record: &mut PendingRecord,
+) -> Result<(), ToolError> {
+    // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
+    // `end` row lists the secrets that were sent.
+    if checked.tool.backend().confinement() != Confinement::Native {
+        pending_record.call.secrets =
+            grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
+    }
+    if let Some(start_listener) = &caller.start_listener
+        && caller.operation_step.is_none()
+    {
+        let call = StartingCall {
+            call_id: checked.call.id.clone(),
+            tool: checked.tool.descriptor().name.to_string(),
+            arguments: checked.args.text().to_owned(),
+            may_repeat: checked.may_repeat(pending_record.call.tier),
+            labels: grants(grant, steps).flat_map(Grant::possible_labels).collect(),
+        };
+        within_deadline(caller, start_listener.on_start(&call)).await??;
+    }
+    // A call that only reads has no effect to account for, so it needs no row before it runs.
+    if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
+        pending_record.begin().map_err(|error| unrecorded(&error))?;
+    }
+    Ok(())
+}
+
+/// Labels the run with all data that a command may read.
+fn label_command(labels: &LabelGuard, grant: &Grant) {
+    // The kernel does not report which mounts a program accesses, and the output is streamed as it arrives.
+    labels.mark_all_mounts_used();
+    // A command with a network can receive any data, even through a background job of an earlier command.
+    if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
+        labels.mark_web_read();
+    }
 }
 
 /// Prepares the tool and, if it is an operation, its steps, which share the operation's timeout.
