@@ -68,10 +68,10 @@ pub(crate) struct RowHead<'a> {
 pub(crate) fn write_line(
     out: &mut Vec<u8>,
     head: &RowHead<'_>,
-    call: &RowFields,
-    kind: &NewRowEvent,
+    fields: &RowFields,
+    event: &NewRowEvent,
 ) -> Hash {
-    let (event, ending) = match kind {
+    let (kind, ending) = match event {
         NewRowEvent::Begin => (RowEvent::Begin, None),
         NewRowEvent::End(ending) => (RowEvent::End, Some(ending)),
         NewRowEvent::Result(ending) => (RowEvent::Result, Some(ending)),
@@ -79,39 +79,64 @@ pub(crate) fn write_line(
         NewRowEvent::Approve => (RowEvent::Approve, None),
         NewRowEvent::Revoke => (RowEvent::Revoke, None),
     };
-    let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
+    let code = ending.and_then(|ending| ending.code.as_ref()).or(fields.code.as_ref());
     let mut omitted = head.omitted;
 
-    begin_line(out, head, event);
-    field_text(out, "call_id", Some(&call.call_id));
-    field_text(out, "run_id", call.run_id.as_deref());
-    field_text(out, "agent", call.agent.as_deref());
-    field_text(out, "operation_id", call.operation_id.as_deref());
-    field_text(out, "tool", Some(&call.tool));
-    field_word(out, "tier", call.tier.map(SafetyTier::as_str));
-    field_word(out, "confinement", call.confinement.map(Confinement::as_str));
-    field_text(out, "profile", call.profile.as_deref());
-    omitted += field_list(out, "mounts", &call.mounts, MAX_NAME_LIST_BYTES, push_mount);
-    omitted += field_list(out, "subjects", &call.subjects, MAX_SUBJECTS_BYTES, push_subject);
-    field_text(out, "args_sha256", call.args_sha256.as_deref());
-    field_text(out, "policy_digest", call.policy_digest.as_deref());
-    field_text(out, "module_sha256", call.module_sha256.as_deref());
-    field_word(out, "decision", call.decision.map(Decision::as_str));
-    field_text(out, "code", code.map(AsRef::as_ref));
-    field_text(out, "rule", call.rule.as_deref());
-    field_text(out, "approval", call.approval.as_deref());
+    begin_line(out, head, kind);
+    omitted += push_call(out, fields, code.map(AsRef::as_ref));
+    omitted += push_ending(out, ending);
+    omitted += push_requests(out, fields, ending);
+    field_text(out, "posture", fields.posture.as_deref());
+    if let NewRowEvent::Model(ending) = event {
+        field_text(out, "model", Some(&ending.model));
+        field_text(out, "address", ending.address.as_deref());
+        field_number(out, "input_tokens", ending.input_tokens);
+        field_number(out, "output_tokens", ending.output_tokens);
+    }
+    field_text(out, "process", Some(head.process));
+    field_number(out, "omitted", Some(omitted));
+    end_line(out, head)
+}
+
+/// Writes the fields that are known before the call runs. Returns the number of omitted list entries.
+fn push_call(out: &mut Vec<u8>, fields: &RowFields, code: Option<&str>) -> u64 {
+    let mut omitted = 0;
+    field_text(out, "call_id", Some(&fields.call_id));
+    field_text(out, "run_id", fields.run_id.as_deref());
+    field_text(out, "agent", fields.agent.as_deref());
+    field_text(out, "operation_id", fields.operation_id.as_deref());
+    field_text(out, "tool", Some(&fields.tool));
+    field_word(out, "tier", fields.tier.map(SafetyTier::as_str));
+    field_word(out, "confinement", fields.confinement.map(Confinement::as_str));
+    field_text(out, "profile", fields.profile.as_deref());
+    omitted += field_list(out, "mounts", &fields.mounts, MAX_NAME_LIST_BYTES, push_mount);
+    omitted += field_list(out, "subjects", &fields.subjects, MAX_SUBJECTS_BYTES, push_subject);
+    field_text(out, "args_sha256", fields.args_sha256.as_deref());
+    field_text(out, "policy_digest", fields.policy_digest.as_deref());
+    field_text(out, "module_sha256", fields.module_sha256.as_deref());
+    field_word(out, "decision", fields.decision.map(Decision::as_str));
+    field_text(out, "code", code);
+    field_text(out, "rule", fields.rule.as_deref());
+    field_text(out, "approval", fields.approval.as_deref());
     push_key(out, "approver");
-    match &call.approver {
+    match &fields.approver {
         Some(approver) => push_approver(out, approver),
         None => out.extend_from_slice(b"null"),
     }
-    omitted += field_list(out, "labels", &call.labels, MAX_NAME_LIST_BYTES, |out, label| {
+    omitted += field_list(out, "labels", &fields.labels, MAX_NAME_LIST_BYTES, |out, label| {
         push_string(out, label, MAX_NAME_BYTES);
     });
-    field_text(out, "flow_rule", call.flow_rule.as_deref());
-    omitted += field_list(out, "secrets", &call.secrets, MAX_SECRETS_BYTES, |out, name| {
+    field_text(out, "flow_rule", fields.flow_rule.as_deref());
+    omitted += field_list(out, "secrets", &fields.secrets, MAX_SECRETS_BYTES, |out, name| {
         push_string(out, name, MAX_NAME_BYTES);
     });
+    omitted
+}
+
+/// Writes the fields that are known after the call, which are `null` in other rows. Returns the number of omitted list
+/// entries.
+fn push_ending(out: &mut Vec<u8>, ending: Option<&CallEnding>) -> u64 {
+    let mut omitted = 0;
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
     field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(whole_micros));
     field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(whole_micros));
@@ -138,6 +163,12 @@ pub(crate) fn write_line(
     omitted += field_list(out, "touched_paths", touched_paths, MAX_TOUCHED_PATHS_BYTES, |out, path| {
         push_string(out, path, MAX_VALUE_BYTES);
     });
+    omitted
+}
+
+/// Writes the connections of a command and the requests of a call. Returns the number of omitted ones.
+fn push_requests(out: &mut Vec<u8>, fields: &RowFields, ending: Option<&CallEnding>) -> u64 {
+    let mut omitted = 0;
     let start = out.len();
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
     omitted += field_list(out, "connections", connections, MAX_CONNECTIONS_BYTES, push_connection);
@@ -145,17 +176,8 @@ pub(crate) fn write_line(
     // The two lists share one limit, because no call fills both: a command has connections, any other
     // call has requests.
     let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
-    omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
-    field_text(out, "posture", call.posture.as_deref());
-    if let NewRowEvent::Model(ending) = kind {
-        field_text(out, "model", Some(&ending.model));
-        field_text(out, "address", ending.address.as_deref());
-        field_number(out, "input_tokens", ending.input_tokens);
-        field_number(out, "output_tokens", ending.output_tokens);
-    }
-    field_text(out, "process", Some(head.process));
-    field_number(out, "omitted", Some(omitted));
-    end_line(out, head)
+    omitted += field_list(out, "requests", &fields.requests, requests_limit, push_request);
+    omitted
 }
 
 /// Returns the fields that the end of a request to a model shares with the end of a call.
