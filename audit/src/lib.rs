@@ -75,7 +75,7 @@ pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, Confinement, Decision, ModelEnding, NewRow, NewRowEvent, Outcome, RecordedMount, RowEvent,
+    CallEnd, Confinement, Decision, ModelEnd, NewRow, NewRowEvent, Outcome, RecordedMount, RowEvent,
     RowFields, SharedText, Subject, SubjectKind, SubjectSource,
 };
 pub use seal::{

@@ -70,7 +70,7 @@ pub struct Row {
     pub module_sha256: Option<SharedText>,
     /// As [`RowFields::decision`].
     pub decision: Option<Decision>,
-    /// As [`super::CallEnding::code`] or, without one, [`RowFields::code`].
+    /// As [`super::CallEnd::code`] or, without one, [`RowFields::code`].
     pub code: Option<SharedText>,
     /// As [`RowFields::rule`].
     pub rule: Option<SharedText>,
@@ -86,27 +86,27 @@ pub struct Row {
     /// As [`RowFields::secrets`]; empty in a row of a version without them.
     #[serde(default)]
     pub secrets: Vec<SharedText>,
-    /// As [`super::CallEnding::outcome`]. `None` in a `begin`.
+    /// As [`super::CallEnd::outcome`]. `None` in a `begin`.
     pub outcome: Option<Outcome>,
-    /// [`super::CallEnding::duration`] in microseconds.
+    /// [`super::CallEnd::duration`] in microseconds.
     pub duration_us: Option<u64>,
-    /// [`super::CallEnding::cpu`] in microseconds.
+    /// [`super::CallEnd::cpu`] in microseconds.
     pub cpu_us: Option<u64>,
-    /// As [`super::CallEnding::peak_memory_bytes`].
+    /// As [`super::CallEnd::peak_memory_bytes`].
     pub peak_memory: Option<u64>,
-    /// As [`super::CallEnding::output_bytes`].
+    /// As [`super::CallEnd::output_bytes`].
     pub bytes_out: Option<u64>,
-    /// As [`super::CallEnding::truncated`].
+    /// As [`super::CallEnd::truncated`].
     pub truncated: Option<bool>,
-    /// As [`super::CallEnding::mounts_used`].
+    /// As [`super::CallEnd::mounts_used`].
     #[serde(default)]
     pub mounts_used: Vec<SharedText>,
-    /// As [`super::CallEnding::touched`].
+    /// As [`super::CallEnd::touched`].
     pub touched: Option<Vec<TouchedMount>>,
-    /// As [`super::CallEnding::touched_paths`].
+    /// As [`super::CallEnd::touched_paths`].
     #[serde(default)]
     pub touched_paths: Vec<SharedText>,
-    /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
+    /// As [`super::CallEnd::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
     /// As [`RowFields::requests`]; empty in a row of a version without them.
@@ -114,16 +114,16 @@ pub struct Row {
     pub requests: Vec<RecordedRequest>,
     /// As [`RowFields::posture`].
     pub posture: Option<SharedText>,
-    /// In a `model`: as [`ModelEnding::model`](super::ModelEnding::model).
+    /// In a `model`: as [`ModelEnd::model`](super::ModelEnd::model).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<SharedText>,
-    /// In a `model`: as [`ModelEnding::address`](super::ModelEnding::address).
+    /// In a `model`: as [`ModelEnd::address`](super::ModelEnd::address).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<SharedText>,
-    /// In a `model`: as [`ModelEnding::input_tokens`](super::ModelEnding::input_tokens).
+    /// In a `model`: as [`ModelEnd::input_tokens`](super::ModelEnd::input_tokens).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// In a `model`: as [`ModelEnding::output_tokens`](super::ModelEnding::output_tokens).
+    /// In a `model`: as [`ModelEnd::output_tokens`](super::ModelEnd::output_tokens).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
     /// In a `start`: as [`ProcessStart::version`](super::ProcessStart::version).

@@ -14,7 +14,7 @@ use super::{
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
     rotation,
-    row::{CallEnding, NewRowEvent, Outcome},
+    row::{CallEnd, NewRowEvent, Outcome},
     writer::LogWriter,
 };
 
@@ -52,7 +52,7 @@ pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Resu
         for row in open_begins(files, writer, &dead_files, scan_start)? {
             let (process, omitted) = (row.process.clone(), row.omitted);
             let call = row.into_call();
-            let ending = NewRowEvent::End(CallEnding::new(Outcome::Unknown));
+            let ending = NewRowEvent::End(CallEnd::new(Outcome::Unknown));
             writer.write(&process, &call, &ending, omitted)?;
             closed.push(call.call_id.as_ref().to_owned());
         }

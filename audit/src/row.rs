@@ -49,7 +49,7 @@ pub struct RowFields {
     pub module_sha256: Option<SharedText>,
     /// The policy's decision.
     pub decision: Option<Decision>,
-    /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
+    /// The stable code of a denial or an error. [`CallEnd::code`] takes precedence.
     pub code: Option<SharedText>,
     /// The deciding rule.
     pub rule: Option<SharedText>,
@@ -89,19 +89,19 @@ impl NewRow {
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
-    pub fn end(fields: &Arc<RowFields>, ending: CallEnding) -> Self {
+    pub fn end(fields: &Arc<RowFields>, ending: CallEnd) -> Self {
         Self { fields: Arc::clone(fields), event: NewRowEvent::End(ending) }
     }
 
     /// The row after a request to a model. Only the run and the agent are written.
     #[must_use]
-    pub fn model(fields: &Arc<RowFields>, ending: ModelEnding) -> Self {
+    pub fn model(fields: &Arc<RowFields>, ending: ModelEnd) -> Self {
         Self { fields: Arc::clone(fields), event: NewRowEvent::Model(ending) }
     }
 
     /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
-    pub fn result(fields: &Arc<RowFields>, ending: CallEnding) -> Self {
+    pub fn result(fields: &Arc<RowFields>, ending: CallEnd) -> Self {
         Self { fields: Arc::clone(fields), event: NewRowEvent::Result(ending) }
     }
 
@@ -125,11 +125,11 @@ pub enum NewRowEvent {
     /// The call is about to run.
     Begin,
     /// The call has ended.
-    End(CallEnding),
+    End(CallEnd),
     /// The call was pending, and its result is entering the run.
-    Result(CallEnding),
+    Result(CallEnd),
     /// Not a call of a tool: a model has answered a request, or has failed.
-    Model(ModelEnding),
+    Model(ModelEnd),
     /// Not a call: a tool of a module is about to be pinned.
     Approve,
     /// Not a call: a pin is about to be withdrawn.
@@ -138,7 +138,7 @@ pub enum NewRowEvent {
 
 /// The end of a request to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelEnding {
+pub struct ModelEnd {
     /// The model's name, as the provider knows it.
     pub model: SharedText,
     /// The URL of the provider, without its path. `None` if nothing was sent.
@@ -155,9 +155,9 @@ pub struct ModelEnding {
     pub output_tokens: Option<u64>,
 }
 
-/// The result of a call, with measurements. [`CallEnding::new`] sets no measurements.
+/// The result of a call, with measurements. [`CallEnd::new`] sets no measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallEnding {
+pub struct CallEnd {
     /// Success, or the kind of the error.
     pub outcome: Outcome,
     /// The error's code, if it is more precise than [`RowFields::code`].
@@ -185,7 +185,7 @@ pub struct CallEnding {
     pub connections_omitted: u64,
 }
 
-impl CallEnding {
+impl CallEnd {
     /// Creates an ending with only an outcome.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {

@@ -13,7 +13,7 @@ mod tampering;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use super::{
-    AuditLog, CallEnding, NewRow, Outcome, Row, RowEvent, RowFields, SyncMode, VerifyReport, log_path, rows,
+    AuditLog, CallEnd, NewRow, Outcome, Row, RowEvent, RowFields, SyncMode, VerifyReport, log_path, rows,
     verify,
 };
 
@@ -34,7 +34,7 @@ fn begin(call_id: &str) -> NewRow {
 }
 
 fn end(call_id: &str) -> NewRow {
-    NewRow::end(&call(call_id), CallEnding::new(Outcome::Ok))
+    NewRow::end(&call(call_id), CallEnd::new(Outcome::Ok))
 }
 
 /// Returns the bytes of a closed log with this many rows.

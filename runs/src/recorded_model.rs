@@ -14,7 +14,7 @@ use portcullis_agent::{
 };
 use portcullis_tools::{
     Caller, ToolRegistry,
-    audit::{AuditError, ModelEnding, Outcome},
+    audit::{AuditError, ModelEnd, Outcome},
 };
 use portcullis_types::{ToolErrorKind, async_trait};
 
@@ -70,7 +70,7 @@ impl ModelLog {
     ) -> Result<(), AuditError> {
         self.registry.record_model(
             &self.caller,
-            ModelEnding {
+            ModelEnd {
                 model: self.model.name.as_str().into(),
                 address: self.model.address.as_deref().map(Into::into),
                 outcome,

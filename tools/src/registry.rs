@@ -14,7 +14,7 @@ use portcullis_undo::{MountRoot, UndoStore};
 use tokio::sync::watch;
 
 use crate::{
-    audit::{AuditError, AuditLog, ModelEnding, NewRow, PolicyChange, PolicyChangeCause, RowFields},
+    audit::{AuditError, AuditLog, ModelEnd, NewRow, PolicyChange, PolicyChangeCause, RowFields},
     builder::RegistryBuilder,
     call::Caller,
     configured_tool::ConfiguredTool,
@@ -115,7 +115,7 @@ impl ToolRegistry {
     ///
     /// # Errors
     /// As in [`AuditLog::append`].
-    pub fn record_model(&self, caller: &Caller, ending: ModelEnding) -> Result<(), AuditError> {
+    pub fn record_model(&self, caller: &Caller, ending: ModelEnd) -> Result<(), AuditError> {
         let call = RowFields {
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
 use super::{
-    CallEnding, Confinement, Decision, ModelEnding, NewRowEvent, RecordedMount, RowEvent, RowFields, Subject,
+    CallEnd, Confinement, Decision, ModelEnd, NewRowEvent, RecordedMount, RowEvent, RowFields, Subject,
 };
 use crate::{
     approver::push_approver,
@@ -75,7 +75,7 @@ pub(crate) fn write_line(
         NewRowEvent::Begin => (RowEvent::Begin, None),
         NewRowEvent::End(ending) => (RowEvent::End, Some(ending)),
         NewRowEvent::Result(ending) => (RowEvent::Result, Some(ending)),
-        NewRowEvent::Model(ending) => (RowEvent::Model, Some(&model_call_ending(ending))),
+        NewRowEvent::Model(ending) => (RowEvent::Model, Some(&model_call_end(ending))),
         NewRowEvent::Approve => (RowEvent::Approve, None),
         NewRowEvent::Revoke => (RowEvent::Revoke, None),
     };
@@ -135,7 +135,7 @@ fn push_call(out: &mut Vec<u8>, fields: &RowFields, code: Option<&str>) -> u64 {
 
 /// Writes the fields that are known after the call, which are `null` in other rows. Returns the number of omitted list
 /// entries.
-fn push_ending(out: &mut Vec<u8>, ending: Option<&CallEnding>) -> u64 {
+fn push_ending(out: &mut Vec<u8>, ending: Option<&CallEnd>) -> u64 {
     let mut omitted = 0;
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
     field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(whole_micros));
@@ -167,7 +167,7 @@ fn push_ending(out: &mut Vec<u8>, ending: Option<&CallEnding>) -> u64 {
 }
 
 /// Writes the connections of a command and the requests of a call. Returns the number of omitted ones.
-fn push_requests(out: &mut Vec<u8>, fields: &RowFields, ending: Option<&CallEnding>) -> u64 {
+fn push_requests(out: &mut Vec<u8>, fields: &RowFields, ending: Option<&CallEnd>) -> u64 {
     let mut omitted = 0;
     let start = out.len();
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
@@ -181,9 +181,9 @@ fn push_requests(out: &mut Vec<u8>, fields: &RowFields, ending: Option<&CallEndi
 }
 
 /// Returns the fields that the end of a request to a model shares with the end of a call.
-fn model_call_ending(ending: &ModelEnding) -> CallEnding {
-    let ModelEnding { outcome, code, duration, .. } = ending;
-    CallEnding { code: code.clone(), duration: Some(*duration), ..CallEnding::new(*outcome) }
+fn model_call_end(ending: &ModelEnd) -> CallEnd {
+    let ModelEnd { outcome, code, duration, .. } = ending;
+    CallEnd { code: code.clone(), duration: Some(*duration), ..CallEnd::new(*outcome) }
 }
 
 /// Replaces the content of `out` with the fields that start every row.

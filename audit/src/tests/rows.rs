@@ -15,7 +15,7 @@ fn touched(mount: &str) -> TouchedMount {
     TouchedMount { mount: mount.into(), read: u64::MAX, written: 1, created: 2, removed: u64::MAX }
 }
 
-fn full_record(text: &str) -> (Arc<RowFields>, CallEnding) {
+fn full_record(text: &str) -> (Arc<RowFields>, CallEnd) {
     let text = SharedText::from(text);
     let some = || Some(Arc::clone(&text));
     let subject = |kind| Subject { source: Arc::clone(&text).into(), kind, value: Arc::clone(&text) };
@@ -60,7 +60,7 @@ fn full_record(text: &str) -> (Arc<RowFields>, CallEnding) {
         received: u64::MAX,
         end: Arc::clone(&text),
     };
-    let ending = CallEnding {
+    let ending = CallEnd {
         outcome: Outcome::Error(ToolErrorKind::InvalidArguments),
         code: some(),
         duration: Some(Duration::MAX),
@@ -108,7 +108,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         posture: Some("full".into()),
         ..RowFields::default()
     });
-    let ending = CallEnding {
+    let ending = CallEnd {
         code: Some("mount_read_only".into()),
         duration: Some(Duration::from_micros(90)),
         truncated: Some(true),
@@ -130,7 +130,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             received: 0,
             end: "host_not_granted".into(),
         }],
-        ..CallEnding::new(Outcome::Error(ToolErrorKind::Denied))
+        ..CallEnd::new(Outcome::Error(ToolErrorKind::Denied))
     };
     log.append(&NewRow::begin(&call)).expect("appends");
     log.append(&NewRow::end(&call, ending)).expect("appends");
@@ -188,7 +188,7 @@ fn requests_share_the_bound_of_connections_and_keep_the_last() {
         address: Some("192.0.2.1:443".into()),
     };
     let call = Arc::new(RowFields { requests: (0..5).map(request).collect(), ..RowFields::default() });
-    log.append(&NewRow::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
+    log.append(&NewRow::end(&call, CallEnd::new(Outcome::Ok))).expect("appends");
     let row = &read(dir.path())[0];
     assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
     // A row of a version that lacks the field.
@@ -252,7 +252,7 @@ fn a_full_length_path_is_not_cut() {
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
     let subject = Subject { source: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
     let call = RowFields { subjects: vec![subject.clone(), subject], ..RowFields::default() };
-    log.append(&NewRow::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
+    log.append(&NewRow::end(&Arc::new(call), CallEnd::new(Outcome::Ok))).expect("appends");
     assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CallEnding, CheckpointFinding, NewRow, Outcome, RowFields, SealingOptions, SyncMode, VerifyRequest,
+    CallEnd, CheckpointFinding, NewRow, Outcome, RowFields, SealingOptions, SyncMode, VerifyRequest,
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
@@ -78,7 +78,7 @@ fn open(state: &Path) -> AuditLog {
 fn append(log: &AuditLog, rows: usize) {
     for row in 0..rows {
         let call = RowFields { call_id: format!("c{row}").into(), tool: "t".into(), ..RowFields::default() };
-        log.append(&NewRow::end(&call.into(), CallEnding::new(Outcome::Ok))).expect("appends");
+        log.append(&NewRow::end(&call.into(), CallEnd::new(Outcome::Ok))).expect("appends");
     }
 }
 

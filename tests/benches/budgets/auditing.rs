@@ -11,8 +11,8 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     ExplainedTool, Explainer, PolicyFiles, Replay, ToolRegistry,
     audit::{
-        self, AuditLog, CallEnding, Decision, NewRow, Outcome, RowFields, SealingOptions, Subject,
-        SubjectKind, SyncMode,
+        self, AuditLog, CallEnd, Decision, NewRow, Outcome, RowFields, SealingOptions, Subject, SubjectKind,
+        SyncMode,
     },
 };
 use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolError};
@@ -31,7 +31,7 @@ const REPEATS: usize = 5;
 pub(crate) fn log(report: &mut Report) {
     let folder = tempfile::tempdir().expect("a folder");
     let log = AuditLog::open(folder.path(), SyncMode::Interval).expect("opens").0;
-    let record = NewRow::end(&call(), CallEnding::new(Outcome::Ok));
+    let record = NewRow::end(&call(), CallEnd::new(Outcome::Ok));
     for _ in 0..ROWS {
         log.append(&record).expect("appends");
     }
@@ -74,7 +74,7 @@ pub(crate) fn checkpoints(report: &mut Report) {
             let options = SealingOptions { sink: Some(Arc::new(|_| {})), ..SealingOptions::default() };
             log.set_sealing_options(options);
         }
-        let record = NewRow::end(&call(), CallEnding::new(Outcome::Ok));
+        let record = NewRow::end(&call(), CallEnd::new(Outcome::Ok));
         let mut total = Duration::ZERO;
         for _ in 0..100_000 {
             let start = Instant::now();

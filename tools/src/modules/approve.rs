@@ -11,7 +11,7 @@ use portcullis_types::{ToolErrorKind, ToolName};
 
 use super::{ApproveError, DeclarationSummary, LockError, Pin, PinError, Pins};
 use crate::{
-    audit::{CallEnding, NewRow, Outcome, RowFields},
+    audit::{CallEnd, NewRow, Outcome, RowFields},
     call::random_id,
     registered::RegisteredTool,
     registry::ToolRegistry,
@@ -74,7 +74,7 @@ impl ToolRegistry {
         self.audit().append(row)?;
         let result = change();
         if result.is_err() {
-            let failed_ending = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
+            let failed_ending = CallEnd::new(Outcome::Error(ToolErrorKind::Failed));
             // Ignore a failed append: the caller gets the error of the change in any case.
             let _ = self.audit().append(&NewRow::end(&row.fields, failed_ending));
         }

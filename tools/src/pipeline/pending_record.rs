@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     approval::{self, ApprovalRequest},
-    audit::{ApproverKind, AuditError, AuditLog, CallEnding, NewRow, Outcome, RecordedApprover, RowFields},
+    audit::{ApproverKind, AuditError, AuditLog, CallEnd, NewRow, Outcome, RecordedApprover, RowFields},
     process_start,
 };
 
@@ -154,7 +154,7 @@ impl PendingRecord {
     }
 
     /// Writes the final row.
-    pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
+    pub(super) fn end(&mut self, ending: CallEnd) -> Result<(), AuditError> {
         self.is_over = true;
         let descriptor = Arc::new(std::mem::take(&mut self.call));
         let row =
@@ -169,7 +169,7 @@ impl Drop for PendingRecord {
             return;
         }
         // The call's future was dropped before it completed.
-        let mut ending = CallEnding::new(Outcome::Error(ToolErrorKind::Cancelled));
+        let mut ending = CallEnd::new(Outcome::Error(ToolErrorKind::Cancelled));
         ending.code = Some(ToolErrorCode::CallerGone.as_str().into());
         ending.duration = Some(self.elapsed());
         ending.output_bytes = self.passed_bytes;

@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::{PendingRecord, pending_record::unrecorded, shape::Shaped};
 use crate::{
-    audit::{CallEnding, Outcome},
+    audit::{CallEnd, Outcome},
     call::Caller,
 };
 
@@ -17,7 +17,7 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
     let tool = pending_record.call.tool.to_string();
     let duration = pending_record.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
-    let ending = CallEnding {
+    let ending = CallEnd {
         outcome: match &outcome {
             ToolOutcome::Output(_) => Outcome::Ok,
             ToolOutcome::Error(error) => Outcome::Error(error.kind()),

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, Confinement, Decision, Outcome, RowFields, SharedText, Subject, SubjectKind},
+    audit::{CallEnd, Confinement, Decision, Outcome, RowFields, SharedText, Subject, SubjectKind},
     call::random_id,
     pipeline::{
         PendingRecord, admit::refuse, authorize::refuse_flow, flow::judge_flow_again,
@@ -294,15 +294,15 @@ impl<'a> GuestRequests<'a> {
             RequestEnd::Closed(_) => Outcome::Ok,
             RequestEnd::Failed(error) => Outcome::Error(error.kind()),
         };
-        let ending = CallEnding {
+        let ending = CallEnd {
             duration: Some(pending_record.elapsed()),
             output_bytes: pending_record.passed_bytes,
             ..match ended {
                 RequestEnd::Closed(is_whole) => {
-                    CallEnding { truncated: Some(!is_whole), ..CallEnding::new(outcome) }
+                    CallEnd { truncated: Some(!is_whole), ..CallEnd::new(outcome) }
                 }
                 RequestEnd::Failed(error) => {
-                    CallEnding { code: Some(error.code().into()), ..CallEnding::new(outcome) }
+                    CallEnd { code: Some(error.code().into()), ..CallEnd::new(outcome) }
                 }
             }
         };
