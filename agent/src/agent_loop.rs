@@ -83,7 +83,7 @@ impl AgentLoop {
     /// result.
     ///
     /// # Cancellation
-    /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls and emits no
+    /// [`AgentHandle::cancel`] ends the run gracefully. Dropping the future drops the running calls and emits no
     /// event. The answer that asked for those calls is then not in the conversation.
     pub async fn run(&mut self, prompt: impl Into<String>) -> AgentRunResult {
         self.ask(Message::user(prompt)).await

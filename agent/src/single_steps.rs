@@ -48,7 +48,7 @@ impl AgentLoop {
     /// loop refuses it.
     ///
     /// # Cancellation
-    /// [`AgentHandle::cancel`](super::AgentHandle::cancel) ends the call in order. Dropping the future drops the call.
+    /// [`AgentHandle::cancel`](super::AgentHandle::cancel) ends the call gracefully. Dropping the future drops the call.
     pub async fn run_call(&mut self, state: &RunState, call_id: &str) -> Option<Arc<ToolResult>> {
         let RunStep::RunTools { answer } = &state.next else { return None };
         let is_call = |call: &&super::AssembledCall| call.call.id == call_id && call.refused.is_none();

@@ -24,4 +24,4 @@ mod tests;
 
 pub use emitter::Telemetry;
 pub use run::MAX_TRACED_CALLS;
-pub use settings::{MAX_CONTENT_BYTES, RecordedContent, TelemetrySettings};
+pub use settings::{ContentCapture, MAX_CONTENT_BYTES, TelemetrySettings};

@@ -58,9 +58,9 @@ impl LogFollower {
         // Check whether the name still refers to this file before reading the file to its end: once the file
         // has lost its name, no row can be added to it.
         let metadata = self.file.metadata().map_err(read_error)?;
-        let named = fs::symlink_metadata(&self.path);
-        let is_named =
-            named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
+        let path_metadata = fs::symlink_metadata(&self.path);
+        let is_still_named =
+            path_metadata.is_ok_and(|path| (path.dev(), path.ino()) == (metadata.dev(), metadata.ino()));
         let end = self.file.metadata().map_err(read_error)?.len();
         if end < self.offset {
             return Err(AuditError::Truncated { path: self.path.clone(), expected: self.offset, found: end });
@@ -78,7 +78,7 @@ impl LogFollower {
             self.offset = line.offset + line.length;
         }
         // All rows of this file have been read. If it was sealed, continue with the next segment.
-        if rows.is_empty() && !is_named {
+        if rows.is_empty() && !is_still_named {
             self.enter_next_segment((metadata.dev(), metadata.ino()))?;
         }
         Ok(rows)

@@ -128,11 +128,11 @@ pub enum NewRowEvent {
     End(CallEnd),
     /// The call was pending, and its result is entering the run.
     Result(CallEnd),
-    /// Not a call of a tool: a model has answered a request, or has failed.
+    /// A model has answered a request, or has failed. Not about a call.
     Model(ModelEnd),
-    /// Not a call: a tool of a module is about to be pinned.
+    /// A tool of a module is about to be pinned. Not about a call.
     Approve,
-    /// Not a call: a pin is about to be withdrawn.
+    /// A pin is about to be withdrawn. Not about a call.
     Revoke,
 }
 
@@ -266,19 +266,19 @@ portcullis_types::word_enum! {
         End = "end",
         /// The late result of a pending call, written when the result enters the run.
         Result = "result",
-        /// Not a call: a model has answered a request, or has failed.
+        /// A model has answered a request, or has failed. Not about a call.
         Model = "model",
-        /// Not a call: written before a tool of a module is pinned.
+        /// A tool of a module is about to be pinned. Not about a call.
         Approve = "approve",
-        /// Not a call: written before a pin is withdrawn.
+        /// A pin is about to be withdrawn. Not about a call.
         Revoke = "revoke",
-        /// Not a call: the first row of a process that opened the log.
+        /// The first row of a process that opened the log. Not about a call.
         Start = "start",
-        /// Not a call: the policy changed, or a policy was refused.
+        /// The policy changed, or a policy was refused. Not about a call.
         Policy = "policy",
-        /// Not a call: the tree of all rows before it. Every segment except the first starts with one.
+        /// The tree of all rows before it, not about a call. Every segment except the first starts with one.
         Checkpoint = "checkpoint",
-        /// Not a call: the last row of a process. A process that was killed has none.
+        /// The last row of a process, not about a call. A process that was killed has none.
         Stop = "stop",
         /// A kind that a later version writes. This version never writes it.
         Other = "other",

@@ -70,7 +70,9 @@ pub enum WitnessError {
         rows: u64,
     },
     /// The witness rejects the proof that the log extends the rows that it has seen.
-    #[error("the witness has seen other rows of this log: rows were rewritten, or its state was")]
+    #[error(
+        "the witness has seen different rows of this log: either rows or the witness's state were rewritten"
+    )]
     OtherRows,
     /// Retention has removed rows that the witness has not seen.
     #[error(
@@ -125,7 +127,7 @@ impl WitnessClient {
         self.key.name()
     }
 
-    /// Returns the request that gets the witness to a checkpoint, or closer to it. `None` if the witness has
+    /// Returns the next request that extends the witness towards a checkpoint. `None` if the witness has
     /// signed this checkpoint or a later one.
     ///
     /// Reads the rows from the segment of the last row that the witness has seen.

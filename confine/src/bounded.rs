@@ -22,8 +22,8 @@ pub enum FinalSymlink {
 ///
 /// # Errors
 /// The errors of opening a file, and [`io::ErrorKind::InvalidInput`] for anything except a regular file.
-pub fn open_regular(path: &Path, last_link: FinalSymlink) -> io::Result<File> {
-    let flags = match last_link {
+pub fn open_regular(path: &Path, final_symlink: FinalSymlink) -> io::Result<File> {
+    let flags = match final_symlink {
         FinalSymlink::Follow => OFlags::NONBLOCK,
         FinalSymlink::Refuse => OFlags::NONBLOCK | OFlags::NOFOLLOW,
     };

@@ -60,7 +60,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The response to the last request of a chain of redirects. It has any status but 1xx.
+/// The response to the last request of a chain of redirects. Its status is never 1xx.
 #[derive(Clone)]
 pub struct Response {
     /// The URL that answered, after all redirects, without a fragment.

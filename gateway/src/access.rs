@@ -11,8 +11,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    core::GatewayState,
     error::{ApiError, ErrorCode},
+    state::GatewayState,
 };
 
 portcullis_types::word_enum! {
@@ -72,9 +72,9 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
 impl FromRequestParts<Arc<GatewayState>> for Identity {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, core: &Arc<GatewayState>) -> Result<Self, ApiError> {
-        let hash = TokenHash::from_request_parts(parts, core).await?;
-        Self::of_token(core, &hash).await
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<GatewayState>) -> Result<Self, ApiError> {
+        let hash = TokenHash::from_request_parts(parts, state).await?;
+        Self::of_token(state, &hash).await
     }
 }
 
@@ -87,16 +87,19 @@ impl Identity {
     ///
     /// # Errors
     /// [`ErrorCode::Unauthorized`] for an unknown token.
-    pub(crate) async fn of_token(core: &GatewayState, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
+    pub(crate) async fn of_token(
+        state: &GatewayState,
+        TokenHash(hash): &TokenHash,
+    ) -> Result<Self, ApiError> {
         // Look up the hash, so that the time of the comparison reveals nothing about a token.
-        let found = core.store.find_token(hash).await?;
+        let found = state.store.find_token(hash).await?;
         let token = found.ok_or_else(|| unauthorized("the token is unknown"))?;
         match (token.subject_kind.parse(), token.subject) {
             (Ok(TokenKind::Admin), None) => Ok(Self::Admin),
             (Ok(TokenKind::User), Some(id)) => Ok(Self::User(id)),
             (Ok(TokenKind::Agent), Some(id)) => Ok(Self::Agent(id)),
             (Ok(TokenKind::Run), Some(run)) => {
-                let agent = core.store.run(&run).await?.summary.agent;
+                let agent = state.store.run(&run).await?.summary.agent;
                 Ok(Self::Run { run, agent })
             }
             // A row of another form, for example from a newer version, grants nothing.
@@ -126,10 +129,10 @@ impl Identity {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
-    pub(crate) async fn sees_space(&self, core: &GatewayState, space: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn sees_space(&self, state: &GatewayState, space: &str) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
-            Self::User(id) | Self::Agent(id) => core.store.is_member(space, id).await,
+            Self::User(id) | Self::Agent(id) => state.store.is_member(space, id).await,
             Self::Run { .. } => Ok(false),
         }
     }
@@ -137,22 +140,22 @@ impl Identity {
     /// # Errors
     /// [`ErrorCode::NotFound`] if the caller may not see the space, so that its existence stays
     /// hidden.
-    pub(crate) async fn ensure_sees_space(&self, core: &GatewayState, space: &str) -> Result<(), ApiError> {
-        if self.sees_space(core, space).await? { Ok(()) } else { Err(ApiError::not_found("space", space)) }
+    pub(crate) async fn ensure_sees_space(&self, state: &GatewayState, space: &str) -> Result<(), ApiError> {
+        if self.sees_space(state, space).await? { Ok(()) } else { Err(ApiError::not_found("space", space)) }
     }
 
     /// # Errors
     /// [`ErrorCode::NotFound`], unless the caller may see what the agent does. The operator, the
     /// agent itself and a user who shares a space with it may.
-    pub(crate) async fn ensure_sees_agent(&self, core: &GatewayState, agent: &str) -> Result<(), ApiError> {
+    pub(crate) async fn ensure_sees_agent(&self, state: &GatewayState, agent: &str) -> Result<(), ApiError> {
         let sees = match self {
             Self::Admin => true,
             Self::Agent(id) => id == agent,
             // A run's token gives no access to the agent's other runs.
             Self::Run { .. } => false,
-            Self::User(id) => core.store.share_space(id, agent).await?,
+            Self::User(id) => state.store.share_space(id, agent).await?,
         };
-        let is_agent = async || match core.store.participant(agent).await {
+        let is_agent = async || match state.store.participant(agent).await {
             Ok(participant) => Ok(participant.kind == ParticipantKind::Agent),
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -167,14 +170,14 @@ impl Identity {
     /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn sees_run(
         &self,
-        core: &GatewayState,
+        state: &GatewayState,
         (run, agent): (&str, &str),
     ) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
             Self::Agent(id) => Ok(id == agent),
             Self::Run { run: own, .. } => Ok(own == run),
-            Self::User(id) => core.store.share_space(id, agent).await,
+            Self::User(id) => state.store.share_space(id, agent).await,
         }
     }
 
@@ -182,10 +185,10 @@ impl Identity {
     /// [`ErrorCode::NotFound`], unless the caller may see this run.
     pub(crate) async fn ensure_sees_run(
         &self,
-        core: &GatewayState,
+        state: &GatewayState,
         (run, agent): (&str, &str),
     ) -> Result<(), ApiError> {
-        let sees = self.sees_run(core, (run, agent)).await?;
+        let sees = self.sees_run(state, (run, agent)).await?;
         if sees { Ok(()) } else { Err(ApiError::not_found("run", run)) }
     }
 
@@ -196,7 +199,7 @@ impl Identity {
     /// [`ErrorCode::NotFound`] if the caller may not see the agent.
     pub(crate) async fn listed_agent(
         &self,
-        core: &GatewayState,
+        state: &GatewayState,
         asked: Option<String>,
     ) -> Result<Option<String>, ApiError> {
         match (self, asked) {
@@ -204,7 +207,7 @@ impl Identity {
             // `VisibleRuns` filters the rows of a user afterwards.
             (Self::User(_), None) => Ok(None),
             (Self::User(_), Some(agent)) => {
-                self.ensure_sees_agent(core, &agent).await?;
+                self.ensure_sees_agent(state, &agent).await?;
                 Ok(Some(agent))
             }
             (Self::Agent(own) | Self::Run { agent: own, .. }, asked) => match asked {
@@ -235,14 +238,14 @@ impl Identity {
 
 /// Filters a listing over all agents for a caller. Looks up each agent once.
 pub(crate) struct VisibleRuns<'a> {
-    core: &'a GatewayState,
+    state: &'a GatewayState,
     caller: &'a Identity,
     known: HashMap<String, bool>,
 }
 
 impl<'a> VisibleRuns<'a> {
-    pub(crate) fn new(core: &'a GatewayState, caller: &'a Identity) -> Self {
-        Self { core, caller, known: HashMap::new() }
+    pub(crate) fn new(state: &'a GatewayState, caller: &'a Identity) -> Self {
+        Self { state, caller, known: HashMap::new() }
     }
 
     /// Returns whether the caller may see this run of this agent.
@@ -255,7 +258,7 @@ impl<'a> VisibleRuns<'a> {
         if let Some(known) = known {
             return Ok(*known);
         }
-        let sees = self.caller.sees_run(self.core, (run, agent)).await?;
+        let sees = self.caller.sees_run(self.state, (run, agent)).await?;
         if self.caller.user().is_some() {
             self.known.insert(agent.to_owned(), sees);
         }

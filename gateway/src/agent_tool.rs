@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::{
     agent_servers::AgentServers,
-    core::GatewayState,
     error::{ApiError, GatewayError},
     from_store,
+    state::GatewayState,
 };
 
 /// The maximum number of tools of one agent's definition: 64.
@@ -42,12 +42,12 @@ pub(crate) fn read(tools: &[Value]) -> Result<AgentTools, ApiError> {
 /// # Errors
 /// Same as [`read`] and [`add`].
 pub(crate) fn registry_of(
-    core: &GatewayState,
+    state: &GatewayState,
     tools: &[Value],
 ) -> Result<(ToolRegistry, AgentTools), ApiError> {
     let tools = read(tools)?;
     // Fork the registry: two agents may use one name for different tools.
-    let registry = core.registry.fork();
+    let registry = state.registry.fork();
     add(&tools, &registry)?;
     Ok((registry, tools))
 }

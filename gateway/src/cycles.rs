@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{AGENT_PREFIX, core::GatewayState, cycle, error::ApiError};
+use crate::{AGENT_PREFIX, cycle, error::ApiError, state::GatewayState};
 
 /// The maximum number of concurrent cycles: 256. Further agents wait.
 const MAX_CYCLES: usize = 256;
@@ -48,15 +48,15 @@ impl Default for CycleScheduler {
 
 /// Prevents a second cycle of an agent until it is dropped.
 struct ActiveAgent {
-    core: Arc<GatewayState>,
+    state: Arc<GatewayState>,
     id: String,
 }
 
 impl Drop for ActiveAgent {
     fn drop(&mut self) {
-        self.core.cycles.active.lock().remove(&self.id);
+        self.state.cycles.active.lock().remove(&self.id);
         // Entries may have arrived during the cycle.
-        self.core.cycles.wake.notify_one();
+        self.state.cycles.wake.notify_one();
     }
 }
 
@@ -74,22 +74,22 @@ impl CycleScheduler {
 
 /// Wakes agents until the gateway stops. CycleScheduler then stop at their current step, and a later process resumes
 /// them.
-pub(crate) async fn run(core: &Arc<GatewayState>) {
+pub(crate) async fn run(state: &Arc<GatewayState>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
-    while !core.stop.is_cancelled() {
+    while !state.stop.is_cancelled() {
         // Resume interrupted runs before new entries, because an agent has one cycle at a time.
         if resumed.is_none_or(|at| at.elapsed() >= RESUME_INTERVAL) {
-            report(resume_interrupted(core, &mut cycles).await);
+            report(resume_interrupted(state, &mut cycles).await);
             resumed = Some(Instant::now());
         }
-        report(wake_agents(core, &mut cycles).await);
+        report(wake_agents(state, &mut cycles).await);
         // Remove ended cycles, so that the set does not grow.
         while cycles.try_join_next().is_some() {}
         tokio::select! {
-            () = core.cycles.wake.notified() => {}
+            () = state.cycles.wake.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
-            () = core.stop.cancelled() => {}
+            () = state.stop.cancelled() => {}
         }
     }
     // Each cycle ends by itself when the gateway stops.
@@ -103,18 +103,18 @@ fn report(result: Result<(), StoreError>) {
 }
 
 /// Begins a cycle of each agent whose inbox has entries.
-async fn wake_agents(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+async fn wake_agents(state: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
     // Due plans become inbox entries, so take them before reading the inboxes.
-    core.store.take_due_plans(now(), PAGE_ROWS).await?;
+    state.store.take_due_plans(now(), PAGE_ROWS).await?;
     let mut after = None;
     loop {
         let request = match after.take() {
             Some(after) => PageRequest::after(after, PAGE_ROWS),
             None => PageRequest::first(PAGE_ROWS),
         };
-        let page = core.store.inboxes_with_entries(AGENT_PREFIX, request).await?;
+        let page = state.store.inboxes_with_entries(AGENT_PREFIX, request).await?;
         for agent in page.items {
-            start(core, cycles, agent, None);
+            start(state, cycles, agent, None);
         }
         match page.next {
             Some(next) => after = Some(next),
@@ -124,7 +124,7 @@ async fn wake_agents(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Resu
 }
 
 /// Resumes the runs of agents that no process drives.
-async fn resume_interrupted(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+async fn resume_interrupted(state: &Arc<GatewayState>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
     let filter = RunFilter { is_open: Some(true), ..RunFilter::default() };
     let mut after = None;
     loop {
@@ -132,10 +132,10 @@ async fn resume_interrupted(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) 
             Some(after) => PageRequest::after(after, PAGE_ROWS),
             None => PageRequest::first(PAGE_ROWS),
         };
-        let page = core.store.runs(filter.clone(), request).await?;
+        let page = state.store.runs(filter.clone(), request).await?;
         for run in page.items.into_iter().filter(|run| run.agent.starts_with(AGENT_PREFIX)) {
             if let Ok(id) = run.id.parse() {
-                start(core, cycles, run.agent, Some(id));
+                start(state, cycles, run.agent, Some(id));
             }
         }
         match page.next {
@@ -146,20 +146,20 @@ async fn resume_interrupted(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>) 
 }
 
 /// Starts a cycle of an agent, unless one is running: it drives `run`, or else a run from the agent's inbox.
-fn start(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
+fn start(state: &Arc<GatewayState>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
     // Mark the agent as active before it has a slot, so that it does not queue twice.
-    if !core.cycles.active.lock().insert(agent.clone()) {
+    if !state.cycles.active.lock().insert(agent.clone()) {
         return;
     }
-    let active = ActiveAgent { core: Arc::clone(core), id: agent };
+    let active = ActiveAgent { state: Arc::clone(state), id: agent };
     cycles.spawn(async move {
-        let core = &active.core;
-        let slots = Arc::clone(&core.cycles.slots);
+        let state = &active.state;
+        let slots = Arc::clone(&state.cycles.slots);
         let slot = tokio::select! {
             slot = slots.acquire_owned() => slot,
-            () = core.stop.cancelled() => return,
+            () = state.stop.cancelled() => return,
         };
-        let worked = work(core, &active.id, run).await;
+        let worked = work(state, &active.id, run).await;
         // During the pause below, the agent holds no slot but stays active, so that its entries do not wake
         // it earlier.
         drop(slot);
@@ -167,32 +167,32 @@ fn start(core: &Arc<GatewayState>, cycles: &mut JoinSet<()>, agent: String, run:
             tracing::warn!(agent = active.id, error = error.message(), "a cycle has stopped");
             tokio::select! {
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
-                () = core.stop.cancelled() => {}
+                () = state.stop.cancelled() => {}
             }
         }
     });
 }
 
-async fn work(core: &Arc<GatewayState>, agent: &str, run: Option<RunId>) -> Result<(), ApiError> {
-    let Some(agent) = agent_of(core, agent).await? else { return Ok(()) };
+async fn work(state: &Arc<GatewayState>, agent: &str, run: Option<RunId>) -> Result<(), ApiError> {
+    let Some(agent) = agent_of(state, agent).await? else { return Ok(()) };
     let run = match run {
         Some(run) => Some(run),
-        None => cycle::begin(core, &agent).await?,
+        None => cycle::begin(state, &agent).await?,
     };
     match run {
-        Some(run) => cycle::drive(core, &agent, &run).await,
+        Some(run) => cycle::drive(state, &agent, &run).await,
         None => Ok(()),
     }
 }
 
 /// Returns the agent with this id. If the agent was removed, empties its inbox so that it does not wake
 /// again, and returns `None`.
-async fn agent_of(core: &GatewayState, id: &str) -> Result<Option<Participant>, ApiError> {
-    match core.store.participant(id).await {
+async fn agent_of(state: &GatewayState, id: &str) -> Result<Option<Participant>, ApiError> {
+    match state.store.participant(id).await {
         Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),
         Ok(_) | Err(StoreError::NotFound { .. }) => {
             // The largest ordinal covers the whole inbox.
-            core.store.consume_inbox(id, i64::MAX, now()).await?;
+            state.store.consume_inbox(id, i64::MAX, now()).await?;
             Ok(None)
         }
         Err(error) => Err(error.into()),

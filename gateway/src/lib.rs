@@ -7,13 +7,13 @@
 //! | file | what it is |
 //! |---|---|
 //! | `serve.rs`, `connections.rs` | starts a gateway, and serves its connections |
-//! | `core.rs` | the parts that requests and cycles share |
+//! | `state.rs` | the parts that requests and cycles share |
 //! | `routes/` | the interface: one file for each kind of resource, and its description in OpenAPI |
 //! | `allowance.rs` | how many messages a user may send |
 //! | `access.rs` | who a request is from, and what it may see |
 //! | `resource.rs`, `store_enums.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
 //! | `error.rs` | refusals |
-//! | `topic.rs`, `hub.rs`, `sse.rs`, `readership.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
+//! | `topic.rs`, `hub.rs`, `sse.rs`, `stream_permit.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
@@ -30,7 +30,6 @@ mod audit_rows;
 mod builtins;
 mod capabilities;
 mod connections;
-mod core;
 mod cycle;
 mod cycles;
 mod error;
@@ -38,19 +37,20 @@ mod from_store;
 mod hub;
 mod page;
 mod prompt;
-mod readership;
 mod resource;
 mod routes;
 mod serve;
 mod sse;
+mod state;
 mod store_enums;
+mod stream_permit;
 mod topic;
 
 pub use crate::{
     agent_tool::tool_names,
-    core::{ChosenModel, Models},
     error::{GatewayError, GatewayRequestError},
     serve::{Gateway, GatewayParts},
+    state::{ChosenModel, Models},
 };
 
 /// The prefix of an agent's id, which is also the id of its inbox.

@@ -12,8 +12,8 @@ use axum::{
 };
 
 use crate::{
-    core::GatewayState,
     error::{ApiError, ErrorCode},
+    state::GatewayState,
 };
 
 /// The operator's own components, which the page loads.
@@ -32,9 +32,9 @@ pub(crate) fn router() -> Router<Arc<GatewayState>> {
     Router::new().route("/", get(async || file("index.html"))).route("/assets/{*path}", get(asset))
 }
 
-async fn asset(State(core): State<Arc<GatewayState>>, Path(path): Path<String>) -> Response {
+async fn asset(State(state): State<Arc<GatewayState>>, Path(path): Path<String>) -> Response {
     if path == EXTENSIONS {
-        let script = core.extensions.clone().unwrap_or_default();
+        let script = state.extensions.clone().unwrap_or_default();
         return with_headers(script.into_response(), "text/javascript");
     }
     file(&path)

@@ -43,9 +43,9 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    core::GatewayState,
     error::{ApiError, ErrorCode},
     page,
+    state::GatewayState,
 };
 
 /// The maximum size of the body of a request: 1 MiB.
@@ -124,7 +124,7 @@ fn with_refusals(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::
 }
 
 /// Returns all routes of a gateway.
-pub(crate) fn router(core: Arc<GatewayState>) -> Router {
+pub(crate) fn router(state: Arc<GatewayState>) -> Router {
     let (router, description) = described().split_for_parts();
     let description = Arc::new(with_refusals(description));
     router
@@ -138,12 +138,12 @@ pub(crate) fn router(core: Arc<GatewayState>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         // Add this layer last: the outermost layer adds the headers to refusals of the other layers too.
         .layer(middleware::from_fn(common_headers))
-        .with_state(core)
+        .with_state(state)
 }
 
 /// Answers whether the gateway can serve, that is, whether its store answers.
-async fn health(axum::extract::State(core): axum::extract::State<Arc<GatewayState>>) -> Response {
-    match core.store.ping().await {
+async fn health(axum::extract::State(state): axum::extract::State<Arc<GatewayState>>) -> Response {
+    match state.store.ping().await {
         Ok(()) => Json(serde_json::json!({ "status": "ok" })).into_response(),
         Err(error) => ApiError::from(error).into_response(),
     }

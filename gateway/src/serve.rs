@@ -18,12 +18,12 @@ use crate::{
     allowance::MessageAllowance,
     audit_rows::RunAuditRows,
     connections,
-    core::{GatewayState, Models, new_id},
     cycles::{self, CycleScheduler},
     error::{GatewayError, GatewayRequestError},
     hub::EventHub,
-    readership::Readerships,
     routes,
+    state::{GatewayState, Models, new_id},
+    stream_permit::StreamPermits,
 };
 
 /// The maximum size of a response that [`Gateway::request`] returns.
@@ -64,7 +64,7 @@ impl fmt::Debug for GatewayParts {
 
 /// A gateway. It serves until its token is cancelled.
 pub struct Gateway {
-    core: Arc<GatewayState>,
+    state: Arc<GatewayState>,
     /// Built once, because deriving the description of the interface is slow.
     router: axum::Router,
 }
@@ -83,23 +83,23 @@ impl Gateway {
     pub async fn new(parts: GatewayParts, stop: CancellationToken) -> Result<Self, GatewayError> {
         let GatewayParts { store, runs, registry, models, workspace, audit_log, extensions } = parts;
         let hub = EventHub::new(Arc::clone(&store) as Arc<dyn SpaceStore>).await?;
-        let core = GatewayState {
+        let state = GatewayState {
             store,
             runs,
             registry,
             models,
             hub,
             cycles: CycleScheduler::default(),
-            readerships: Readerships::default(),
+            stream_permits: StreamPermits::default(),
             allowance: MessageAllowance::default(),
             workspace,
             rows: Arc::new(RunAuditRows::new(audit_log)),
             extensions,
             stop,
         };
-        let core = Arc::new(core);
-        let router = routes::router(Arc::clone(&core));
-        Ok(Self { core, router })
+        let state = Arc::new(state);
+        let router = routes::router(Arc::clone(&state));
+        Ok(Self { state, router })
     }
 
     /// Creates a token of the operator. Its text is not stored.
@@ -120,7 +120,7 @@ impl Gateway {
     pub async fn accept_admin_token(&self, token: &str) -> Result<(), GatewayError> {
         let hash = token_hash(token);
         // A gateway that restarts with the same token finds its row.
-        if self.core.store.find_token(&hash).await?.is_some() {
+        if self.state.store.find_token(&hash).await?.is_some() {
             return Ok(());
         }
         let id = new_id("tok").map_err(|source| GatewayError::Random { source })?;
@@ -131,7 +131,7 @@ impl Gateway {
             subject: None,
             created: now(),
         };
-        Ok(self.core.store.add_token(row).await?)
+        Ok(self.state.store.add_token(row).await?)
     }
 
     /// Returns the routes, for a server of the embedding program.
@@ -173,41 +173,41 @@ impl Gateway {
     /// Wakes agents, delivers events and removes old rows until the token is cancelled. If another server
     /// serves the router, run this beside it.
     pub async fn work(&self) {
-        let core = &self.core;
+        let state = &self.state;
         // Dropping this future drops the set, which aborts the tasks.
         let mut tasks = JoinSet::new();
-        let following = Arc::clone(core);
+        let following = Arc::clone(state);
         tasks.spawn(async move { following.hub.follow().await });
-        let sweeping = Arc::clone(core);
+        let sweeping = Arc::clone(state);
         tasks.spawn(async move { sweep(&sweeping).await });
-        cycles::run(core).await;
+        cycles::run(state).await;
     }
 
     /// Serves the listener's clients until the token is cancelled, then waits until the running cycles have
     /// stopped.
     pub async fn serve(&self, listener: TcpListener) {
-        let stop = self.core.stop.clone();
+        let stop = self.state.stop.clone();
         let serving = connections::serve(listener, self.router(), stop.cancelled());
         futures_util::future::join(serving, self.work()).await;
     }
 }
 
 /// Removes old rows until the task is aborted.
-async fn sweep(core: &GatewayState) {
+async fn sweep(state: &GatewayState) {
     loop {
-        if let Err(error) = sweep_once(core).await {
+        if let Err(error) = sweep_once(state).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old rows");
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;
     }
 }
 
-async fn sweep_once(core: &GatewayState) -> Result<(), StoreError> {
+async fn sweep_once(state: &GatewayState) -> Result<(), StoreError> {
     let now = now();
     let retention = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
-    core.store.remove_events_before(now - retention, MAX_SWEPT_ROWS).await?;
-    core.store.sweep_spaces(MAX_SWEPT_ROWS).await?;
-    core.store.expire_external_calls(now, MAX_SWEPT_ROWS).await?;
-    core.store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
+    state.store.remove_events_before(now - retention, MAX_SWEPT_ROWS).await?;
+    state.store.sweep_spaces(MAX_SWEPT_ROWS).await?;
+    state.store.expire_external_calls(now, MAX_SWEPT_ROWS).await?;
+    state.store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
     Ok(())
 }

@@ -17,10 +17,10 @@ use tokio::sync::{
 };
 
 use crate::{
-    core::GatewayState,
     error::{ApiError, ErrorCode},
     hub::LiveEvent,
-    readership::Readership,
+    state::GatewayState,
+    stream_permit::StreamPermit,
 };
 
 /// How long a reader waits before it reconnects.
@@ -34,9 +34,9 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The reader of one topic.
 struct Reader {
-    core: Arc<GatewayState>,
+    state: Arc<GatewayState>,
     topic: String,
-    readership: Readership,
+    stream_permit: StreamPermit,
     /// The id up to which the reader has read.
     position: i64,
     newest: watch::Receiver<i64>,
@@ -51,14 +51,14 @@ struct Reader {
 /// # Errors
 /// [`ApiError`] if the id is not a number, or if the store cannot be read.
 pub(crate) async fn respond(
-    core: Arc<GatewayState>,
-    readership: Readership,
+    state: Arc<GatewayState>,
+    stream_permit: StreamPermit,
     headers: &HeaderMap,
     parameter: Option<&str>,
 ) -> Result<Response, ApiError> {
-    let topic = readership.topic();
+    let topic = stream_permit.topic();
     // Subscribe before reading the position, so that no event is missed in between.
-    let (newest, live) = (core.hub.newest(), core.hub.live());
+    let (newest, live) = (state.hub.newest(), state.hub.live());
     // A reader that reconnects may repeat its first URL, so the header is newer than the parameter.
     let last_event_id = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
@@ -72,7 +72,7 @@ pub(crate) async fn respond(
             let id = id.ok_or_else(|| {
                 ApiError::new(ErrorCode::BadRequest, "`Last-Event-ID` is the id of an event: a number")
             })?;
-            if core.hub.has_lost(id).await? {
+            if state.hub.has_lost(id).await? {
                 let newest = *newest.borrow();
                 // Send the id, so that the reader can continue from here.
                 ready.push_back(SseEvent::default().id(newest.to_string()).event("reset").data("{}"));
@@ -83,8 +83,8 @@ pub(crate) async fn respond(
         }
     };
     // A reader that begins in the middle of a text needs the text so far.
-    ready.extend(core.hub.streams(&topic).into_iter().map(live_event));
-    let reader = Reader { core, topic, readership, position, newest, live, ready, held: None };
+    ready.extend(state.hub.streams(&topic).into_iter().map(live_event));
+    let reader = Reader { state, topic, stream_permit, position, newest, live, ready, held: None };
     let events = stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -100,11 +100,11 @@ pub(crate) async fn respond(
 impl Reader {
     /// Returns the next event, or `None` when the gateway stops or the reader has lost its right.
     async fn next(&mut self) -> Option<SseEvent> {
-        let stop = self.core.stop.clone();
+        let stop = self.state.stop.clone();
         loop {
             // Check the right before each event, so that a reader gets no event that was written after the
             // right was lost. A reader whose right cannot be checked must reconnect.
-            if let Err(error) = self.readership.ensure_holds().await {
+            if let Err(error) = self.stream_permit.ensure_holds().await {
                 tracing::debug!(error = error.message(), "a stream ends");
                 return None;
             }
@@ -112,7 +112,7 @@ impl Reader {
                 return Some(event);
             }
             if *self.newest.borrow_and_update() > self.position {
-                match self.core.hub.after(&self.topic, self.position).await {
+                match self.state.hub.after(&self.topic, self.position).await {
                     Ok((events, position)) => {
                         self.position = position;
                         self.ready.extend(events.iter().map(|event| stored_event(event)));
@@ -131,7 +131,7 @@ impl Reader {
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
-                () = self.readership.wait_for_possible_change() => {}
+                () = self.stream_permit.wait_for_possible_change() => {}
                 // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {

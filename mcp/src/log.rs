@@ -27,17 +27,17 @@ pub(super) enum LogLevel {
 
 /// The lowest level that a client wants. Default: `info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Threshold(pub(super) LogLevel);
+pub(super) struct LogThreshold(pub(super) LogLevel);
 
-impl Default for Threshold {
+impl Default for LogThreshold {
     fn default() -> Self {
         Self(LogLevel::Info)
     }
 }
 
-impl Threshold {
+impl LogThreshold {
     /// Returns whether a message of this level passes.
-    pub(super) fn lets_through(self, level: LogLevel) -> bool {
+    pub(super) fn allows(self, level: LogLevel) -> bool {
         level >= self.0
     }
 }
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn messages_below_the_level_that_a_client_sets_are_kept_from_it() {
-        let threshold = Threshold::default();
-        assert!(threshold.lets_through(LogLevel::Info) && !threshold.lets_through(LogLevel::Debug));
-        let strict = Threshold(LogLevel::Error);
-        assert!(strict.lets_through(LogLevel::Emergency) && !strict.lets_through(LogLevel::Warning));
+        let threshold = LogThreshold::default();
+        assert!(threshold.allows(LogLevel::Info) && !threshold.allows(LogLevel::Debug));
+        let strict = LogThreshold(LogLevel::Error);
+        assert!(strict.allows(LogLevel::Emergency) && !strict.allows(LogLevel::Warning));
     }
 
     #[test]

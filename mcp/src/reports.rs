@@ -19,7 +19,7 @@ use super::{
     approver::supports_elicitation,
     client::{CallReport, ClientError, ElicitationAnswer, action},
     elicitation,
-    log::{self, LogLevel, Threshold},
+    log::{self, LogLevel, LogThreshold},
 };
 
 /// The timeout of a person's answer to a tool's question. The call's own deadline is usually shorter.
@@ -41,13 +41,13 @@ const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Reports {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
-    threshold: Threshold,
+    threshold: LogThreshold,
     tool: String,
     supports_elicitation: bool,
 }
 
 impl Reports {
-    pub(super) fn new(context: &RequestContext<RoleServer>, threshold: Threshold, tool: &str) -> Self {
+    pub(super) fn new(context: &RequestContext<RoleServer>, threshold: LogThreshold, tool: &str) -> Self {
         Self {
             peer: context.peer.clone(),
             token: context.meta.get_progress_token(),
@@ -158,7 +158,7 @@ impl Reports {
     }
 
     async fn log(&self, level: LogLevel, data: Value) -> Result<(), ServiceError> {
-        if !self.threshold.lets_through(level) {
+        if !self.threshold.allows(level) {
             return Ok(());
         }
         log::send(&self.peer, level, &self.tool, data).await

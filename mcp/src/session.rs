@@ -20,7 +20,7 @@ use rmcp::{
 
 use super::{
     McpError, McpServer, call,
-    log::{self, Threshold},
+    log::{self, LogThreshold},
     server::CallsInProgress,
     task::{self, AbortOnDrop},
 };
@@ -39,7 +39,7 @@ pub(super) struct ClientSession {
     server: McpServer,
     run_id: String,
     approvals: Arc<SessionApprovals>,
-    threshold: Mutex<Threshold>,
+    threshold: Mutex<LogThreshold>,
     presence: ClientPresence,
     /// The task that notifies the client when the tools change. It ends with the session.
     change_notifier: OnceLock<AbortOnDrop>,
@@ -87,7 +87,7 @@ impl ClientSession {
     }
 
     /// Returns the lowest level of log messages that the client wants.
-    pub(super) fn threshold(&self) -> Threshold {
+    pub(super) fn threshold(&self) -> LogThreshold {
         *self.threshold.lock()
     }
 
@@ -157,7 +157,7 @@ impl ServerHandler for ClientSession {
         request: SetLevelRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.threshold.lock() = Threshold(request.level.into());
+        *self.threshold.lock() = LogThreshold(request.level.into());
         Ok(())
     }
 

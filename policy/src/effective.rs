@@ -250,7 +250,7 @@ pub(crate) fn find_profile(
 ) -> Option<ProfileName> {
     let profile = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
     if name.value == ProfileName::SHELL {
-        faults.add_at(name, "tools that run commands get `Shell` by themselves; name no profile for them");
+        faults.add_at(name, "`Shell` is assigned automatically to tools that run commands; remove `profile`");
     } else if profile.is_none() && !faults.is_excused(&name.value) {
         let suggestion = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
         faults.add_at(name, format!("unknown profile; {suggestion}"));
@@ -344,7 +344,7 @@ fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (Pro
         if entries.except[..index].iter().any(|earlier| earlier.value == exception.value) {
             faults.add_at(
                 exception,
-                "this name is listed twice, but `except` moves a name one step only; remove one",
+                "this name is listed twice in `except`; remove one entry, because `except` weakens a name by one step only",
             );
         } else if is_repeated {
             let key = if is_protected { "paths" } else { "kinds" };
@@ -355,13 +355,13 @@ fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (Pro
             faults.warn_at(
                 LintCode::ShippedNameDropped,
                 exception,
-                "a shipped name is not protected: tools may write what other programs run",
+                "a shipped name is no longer protected: tools may write files that other programs run",
             );
         } else if kinds.remove(&exception.value) {
             faults.warn_at(
                 LintCode::ShippedNameDropped,
                 exception,
-                "a shipped kind is not allowed: tools write it unasked, whatever their run has read",
+                "a shipped kind is no longer protected: tools may write such files without approval, whatever their run has read",
             );
         } else {
             let names = shipped.patterns().map(str::to_owned).chain(shipped_kinds.patterns());

@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `source.rs` | the texts that a policy is loaded from |
 //! | `file.rs`, `file/` | the policy file as text: its grammar, and a reader that finds every fault |
-//! | `overlay.rs` | `[sandbox.TIER]` sections and the workspace's overlay, which can only reduce |
+//! | `reduce.rs` | `[sandbox.TIER]` sections and the workspace's overlay, which can only reduce |
 //! | `invariants.rs`, `error.rs` | the invariants of every policy, and all faults of one load |
 //! | `policy.rs` | the loaded policy |
 //! | `effective.rs`, `digest.rs`, `render.rs` | the effective policy: its values, its digest, its text |
@@ -72,12 +72,12 @@ mod name;
 mod network;
 mod notify;
 mod operation;
-mod overlay;
 mod path_rules;
 mod policy;
 mod policy_files;
 mod protect;
 mod provenance;
+mod reduce;
 mod render;
 mod repository;
 mod search;

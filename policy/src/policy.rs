@@ -16,7 +16,7 @@ use crate::{
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
     known::ToolMention,
-    overlay::reduce,
+    reduce::reduce,
     warnings,
 };
 

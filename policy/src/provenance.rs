@@ -17,7 +17,7 @@ use crate::{
     effective::{EffectivePolicy, resolve},
     file::{Faults, read_overlay, read_policy},
     flow,
-    overlay::reduce,
+    reduce::reduce,
     render::toml_of,
 };
 

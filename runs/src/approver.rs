@@ -18,7 +18,7 @@ use crate::{
     store_changes::StoreChanges,
 };
 
-/// How long a stored question is valid if no person is at the asking process: 24 hours.
+/// The lifetime of a stored question without a local approver: 24 hours.
 pub const APPROVAL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long the call outlasts the validity of its question. The store therefore reports the expiry before the
@@ -38,7 +38,7 @@ const MAX_REQUESTS: u32 = 100;
 /// store, or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
-    local: LocalApprover,
+    mode: QuestionMode,
     lifetime: Duration,
     on_approval_request: Option<ApprovalRequestFn>,
 }
@@ -46,13 +46,13 @@ pub struct StoredApprover {
 /// Callback for each new request. Must not block.
 pub type ApprovalRequestFn = Arc<dyn Fn(&NewApprovalRequest) + Send + Sync>;
 
-/// The approver of this process.
-enum LocalApprover {
-    /// Ask it too. The first answer counts.
-    Asked(Arc<dyn Approver>),
-    /// There is none. The question waits for an answer from another process.
-    Absent,
-    /// There is none. Only answers count that were given earlier.
+/// Who is asked.
+enum QuestionMode {
+    /// Another process through the store, and the approver of this process. The first answer counts.
+    StoreAndLocal(Arc<dyn Approver>),
+    /// Another process through the store.
+    StoreOnly,
+    /// Only answers that were given earlier count.
     PastAnswersOnly,
 }
 
@@ -60,26 +60,21 @@ impl StoredApprover {
     /// Asks only in the store. A question expires after [`APPROVAL_TTL`].
     #[must_use]
     pub fn in_store(run: Arc<DrivenRun>) -> Self {
-        Self { run, local: LocalApprover::Absent, lifetime: APPROVAL_TTL, on_approval_request: None }
+        Self { run, mode: QuestionMode::StoreOnly, lifetime: APPROVAL_TTL, on_approval_request: None }
     }
 
     /// Asks this process's approver too. The question expires with that approver's time limit.
     #[must_use]
     pub fn in_store_and_locally(run: Arc<DrivenRun>, local: Arc<dyn Approver>) -> Self {
         let lifetime = local.time_limit();
-        Self { run, local: LocalApprover::Asked(local), lifetime, on_approval_request: None }
+        Self { run, mode: QuestionMode::StoreAndLocal(local), lifetime, on_approval_request: None }
     }
 
     /// Accepts only answers that were given earlier, to a process that has died since. Refuses any other
     /// question immediately.
     #[must_use]
     pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
-        Self {
-            run,
-            local: LocalApprover::PastAnswersOnly,
-            lifetime: Duration::ZERO,
-            on_approval_request: None,
-        }
+        Self { run, mode: QuestionMode::PastAnswersOnly, lifetime: Duration::ZERO, on_approval_request: None }
     }
 
     /// Calls `on_approval_request` for each new request after it was stored.
@@ -205,7 +200,7 @@ impl fmt::Debug for StoredApprover {
 #[async_trait]
 impl Approver for StoredApprover {
     async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
-        if let LocalApprover::PastAnswersOnly = self.local {
+        if let QuestionMode::PastAnswersOnly = self.mode {
             let unavailable = || AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
             return self.earlier_answer(request).await.unwrap_or_else(unavailable);
         }
@@ -213,15 +208,15 @@ impl Approver for StoredApprover {
             Ok(id) => id,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot store a question");
-                return match &self.local {
-                    LocalApprover::Asked(local) => local.decide(request).await,
-                    LocalApprover::Absent | LocalApprover::PastAnswersOnly => {
+                return match &self.mode {
+                    QuestionMode::StoreAndLocal(local) => local.decide(request).await,
+                    QuestionMode::StoreOnly | QuestionMode::PastAnswersOnly => {
                         AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
                     }
                 };
             }
         };
-        let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
+        let QuestionMode::StoreAndLocal(local) = &self.mode else { return self.wait(&id).await };
         tokio::select! {
             // If both answers arrive, `record` returns the stored one.
             given = local.decide(request) => self.record(&id, request, given).await,

@@ -114,7 +114,7 @@ impl Stepper {
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run.
     ///
     /// # Cancellation
-    /// `cancel` ends the step in order: the request to the model is abandoned, and the run ends as cancelled.
+    /// `cancel` ends the step gracefully: the request to the model is abandoned, and the run ends as cancelled.
     pub async fn take_step(
         &self,
         id: &RunId,
@@ -236,7 +236,7 @@ impl Stepper {
     /// [`RunError`], like [`Self::take_step`].
     ///
     /// # Cancellation
-    /// `cancel` ends the call in order.
+    /// `cancel` ends the call gracefully.
     pub async fn run_call(
         &self,
         id: &RunId,
@@ -422,7 +422,7 @@ fn resume_state(run: &DrivenRun) -> RunState {
     run.take_resume_point(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 
-/// Waits for the work. `cancel` cancels the loop that does the work, which then ends in order.
+/// Waits for the work. `cancel` cancels the loop that does the work, which then ends gracefully.
 async fn cancelled_by<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,

@@ -30,6 +30,9 @@ use crate::{
     tool_file::ToolFileError,
 };
 
+/// The exit code for a failure of the work itself.
+const FAILED: u8 = 1;
+
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
 
@@ -319,8 +322,37 @@ impl CliError {
             | Self::ToolFile(_) => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
-            // Anything else is a failure of the work itself and not of the request.
-            _ => 1,
+            // These are failures of the work itself and not of the request. The variants are listed, so that a new
+            // one gets its exit code by a decision.
+            Self::Bootstrap { .. }
+            | Self::Run { .. }
+            | Self::Store { .. }
+            | Self::Author { .. }
+            | Self::Bundle { .. }
+            | Self::Mcp { .. }
+            | Self::Bind { .. }
+            | Self::Tasks { .. }
+            | Self::ManualPages { .. }
+            | Self::Overlay { .. }
+            | Self::Write { .. }
+            | Self::NoAuditLog { .. }
+            | Self::Audit { .. }
+            | Self::Page { .. }
+            | Self::Undo { .. }
+            | Self::Approve { .. }
+            | Self::Pin { .. }
+            | Self::Detached { .. }
+            | Self::Detach { .. }
+            | Self::History { .. }
+            | Self::Terminal { .. }
+            | Self::Demo { .. }
+            | Self::Gateway { .. }
+            | Self::Start { .. }
+            | Self::Panicked { .. }
+            | Self::Json { .. }
+            | Self::Output { .. } => FAILED,
+            #[cfg(feature = "temporal")]
+            Self::Worker(_) => FAILED,
         };
         ExitCode::from(code)
     }

@@ -325,24 +325,24 @@ impl<T> NoSchema for OutputOf<T> {
 }
 
 /// Can the schema show a default? The generated code asks with `(&&TypeProbe::about(&value)).show()`.
-pub trait Showable<T> {
+pub trait SerializableDefault<T> {
     /// Selected if it can.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T: Serialize> Showable<T> for &TypeProbe<T> {
+impl<T: Serialize> SerializableDefault<T> for &TypeProbe<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |value| serde_json::to_value(value).ok()
     }
 }
 
-/// See [`Showable`].
-pub trait Unshowable<T> {
+/// See [`SerializableDefault`].
+pub trait OpaqueDefault<T> {
     /// Selected if it cannot. The model learns the default from the description.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T> Unshowable<T> for TypeProbe<T> {
+impl<T> OpaqueDefault<T> for TypeProbe<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |_| None
     }

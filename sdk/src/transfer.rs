@@ -17,7 +17,7 @@ use portcullis_types::{InputFrame, MAX_CHUNK_BYTES, ToolContext, ToolError};
 /// # Errors
 /// `unavailable` if the call is not an end of a transfer; `failed` if the host accepts no more chunks.
 pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
-    let outlet = ctx.extensions.get::<Outlet>().ok_or_else(not_in_transfer)?;
+    let outlet = ctx.extensions.get::<TransferSender>().ok_or_else(not_in_transfer)?;
     (outlet.0)(bytes).map_err(|error| transfer_failure(&error))
 }
 
@@ -27,7 +27,7 @@ pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
 /// `unavailable` if the call is not an end of a transfer; `failed` if the other end was interrupted. The
 /// received chunks are then only a part, and anything made from them must be removed.
 pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
-    let inlet = ctx.extensions.get::<Inlet>().ok_or_else(not_in_transfer)?;
+    let inlet = ctx.extensions.get::<TransferReceiver>().ok_or_else(not_in_transfer)?;
     let mut inlet = inlet.0.lock().unwrap_or_else(PoisonError::into_inner);
     inlet.next_chunk().map_err(|error| transfer_failure(&error))
 }
@@ -56,34 +56,34 @@ fn transfer_failure(error: &io::Error) -> ToolError {
 type SendChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
 
 /// The sending end of a transfer, in the extensions of a call's context.
-pub struct Outlet(Box<SendChunk>);
+pub struct TransferSender(Box<SendChunk>);
 
-impl Outlet {
+impl TransferSender {
     /// A sending end that passes each chunk to a function.
     pub fn new(send: impl Fn(&[u8]) -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self(Box::new(send))
     }
 }
 
-impl fmt::Debug for Outlet {
+impl fmt::Debug for TransferSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outlet")
+        f.write_str("TransferSender")
     }
 }
 
 /// The receiving end of a transfer, in the extensions of a call's context.
-pub struct Inlet(Mutex<ChunkReader>);
+pub struct TransferReceiver(Mutex<ChunkReader>);
 
-impl Inlet {
+impl TransferReceiver {
     /// A receiving end that reads [`InputFrame`]s and the bytes between them.
     pub fn new(input: impl BufRead + Send + 'static) -> Self {
         Self(Mutex::new(ChunkReader { lines: Box::new(input), received: 0, has_ended: false }))
     }
 }
 
-impl fmt::Debug for Inlet {
+impl fmt::Debug for TransferReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inlet")
+        f.write_str("TransferReceiver")
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     /// A call that receives this input.
     fn context_receiving(input: &[u8]) -> ToolContext {
         let mut ctx = ToolContext::detached("t");
-        ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
+        ctx.extensions.insert(TransferReceiver::new(io::Cursor::new(input.to_vec())));
         ctx
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let mut ctx = ctx;
         let sink = Arc::clone(&sent);
-        ctx.extensions.insert(Outlet::new(move |bytes| {
+        ctx.extensions.insert(TransferSender::new(move |bytes| {
             sink.lock().expect("not poisoned").extend_from_slice(bytes);
             Ok(())
         }));

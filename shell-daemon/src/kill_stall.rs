@@ -6,7 +6,7 @@ use crate::limits::{KILL_SAMPLES, MAX_KILL_TIMEOUT};
 
 /// Whether the killed processes could have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Survivors {
+pub(crate) enum SurvivorState {
     /// Some of them run or wait for a processor. Each of these ends once it has run for long enough.
     Runnable,
     /// None of them runs or waits for a processor: the kernel cannot end them now.
@@ -43,8 +43,8 @@ impl StallDetector {
 
     /// Records one sample, and returns whether the kill has failed. A kill has failed after [`MAX_KILL_TIMEOUT`]. It has
     /// failed earlier if, for `time` and for [`KILL_SAMPLES`] samples, all survivors were blocked and none ended.
-    pub(crate) fn record_sample(&mut self, survivor_count: usize, survivors: Survivors) -> bool {
-        if survivor_count < self.fewest || survivors == Survivors::Runnable {
+    pub(crate) fn record_sample(&mut self, survivor_count: usize, survivors: SurvivorState) -> bool {
+        if survivor_count < self.fewest || survivors == SurvivorState::Runnable {
             (self.fewest, self.last_decrease, self.samples) =
                 (survivor_count.min(self.fewest), Instant::now(), 0);
         } else {
@@ -64,35 +64,35 @@ mod tests {
         // The time is zero, so only the number of samples counts.
         let mut detector = StallDetector::new(Duration::ZERO);
         for survivor_count in (1..1000).rev() {
-            assert!(!detector.record_sample(survivor_count, Survivors::Blocked), "{survivor_count}");
+            assert!(!detector.record_sample(survivor_count, SurvivorState::Blocked), "{survivor_count}");
         }
         // A number above the fewest is not progress, but not yet a failure.
         for _ in 1..KILL_SAMPLES {
-            assert!(!detector.record_sample(2, Survivors::Blocked));
+            assert!(!detector.record_sample(2, SurvivorState::Blocked));
         }
-        assert!(detector.record_sample(1, Survivors::Blocked));
-        assert!(!detector.record_sample(0, Survivors::Blocked), "less after all");
+        assert!(detector.record_sample(1, SurvivorState::Blocked));
+        assert!(!detector.record_sample(0, SurvivorState::Blocked), "less after all");
         // A new part of the kill starts counting from zero.
-        assert!(!detector.next_phase().record_sample(5, Survivors::Blocked));
+        assert!(!detector.next_phase().record_sample(5, SurvivorState::Blocked));
         // The time never passes, so the number of samples does not matter.
         let mut detector = StallDetector::new(Duration::MAX);
-        assert!((0..10 * KILL_SAMPLES).all(|_| !detector.record_sample(1, Survivors::Blocked)));
+        assert!((0..10 * KILL_SAMPLES).all(|_| !detector.record_sample(1, SurvivorState::Blocked)));
     }
 
     #[test]
     fn process_waiting_for_a_processor_is_not_a_stall() {
         let mut detector = StallDetector::new(Duration::ZERO);
-        assert!((0..10 * KILL_SAMPLES).all(|_| !detector.record_sample(3, Survivors::Runnable)));
-        assert!((1..KILL_SAMPLES).all(|_| !detector.record_sample(3, Survivors::Blocked)));
-        assert!(detector.record_sample(3, Survivors::Blocked));
+        assert!((0..10 * KILL_SAMPLES).all(|_| !detector.record_sample(3, SurvivorState::Runnable)));
+        assert!((1..KILL_SAMPLES).all(|_| !detector.record_sample(3, SurvivorState::Blocked)));
+        assert!(detector.record_sample(3, SurvivorState::Blocked));
     }
 
     #[test]
     fn a_kill_ends_at_its_limit() {
         let mut detector = StallDetector::new(Duration::ZERO);
-        assert!(!detector.record_sample(9, Survivors::Blocked));
+        assert!(!detector.record_sample(9, SurvivorState::Blocked));
         detector.started_at -= MAX_KILL_TIMEOUT;
-        assert!(detector.record_sample(8, Survivors::Blocked), "though it becomes less");
-        assert!(detector.next_phase().record_sample(1, Survivors::Blocked));
+        assert!(detector.record_sample(8, SurvivorState::Blocked), "though it becomes less");
+        assert!(detector.next_phase().record_sample(1, SurvivorState::Blocked));
     }
 }

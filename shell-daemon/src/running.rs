@@ -18,7 +18,7 @@ use crate::{
     CommandRequest, Ending, ProtectedReport, ShellError, StateOutcome,
     background::Background,
     input::Feed,
-    kill_stall::{StallDetector, Survivors},
+    kill_stall::{StallDetector, SurvivorState},
     limits::{MAX_KILL_TIMEOUT, PIPE_BYTES},
     prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
@@ -230,7 +230,8 @@ impl RunningCommand {
             }
             if completion != Completion::Finished {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
-                if killing.as_mut().is_some_and(|detector| detector.record_sample(1, Survivors::Blocked)) {
+                if killing.as_mut().is_some_and(|detector| detector.record_sample(1, SurvivorState::Blocked))
+                {
                     return Err(ShellError::SessionEnded);
                 }
                 // Kill again: the init may have started the shell after the last kill.

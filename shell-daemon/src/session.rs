@@ -25,7 +25,7 @@ use crate::{
     changes::ChangeWatch,
     hidden,
     inside::ENTRY,
-    kill_stall::{StallDetector, Survivors},
+    kill_stall::{StallDetector, SurvivorState},
     limits::{KILL_TIMEOUT, MAX_KILL_TIMEOUT, START_TIMEOUT},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
@@ -242,7 +242,7 @@ impl ShellSession {
     /// Runs a command in the state that the last command left, and passes its output to `on_output` as it arrives.
     /// The command is run at most once.
     ///
-    /// # CancelReceiver
+    /// # Cancellation
     /// Cancel with [`CommandRequest::cancellation`] from another thread. The command is then killed, and this function
     /// returns when all its processes are gone, usually within a second. The session continues.
     ///
@@ -442,7 +442,7 @@ fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
         waits += 1;
         if waits.is_multiple_of(WAITS_PER_SAMPLE) {
             let (survivor_count, survivors) =
-                process.map_or(Ok((0, Survivors::Blocked)), tree::count_surviving_descendants)?;
+                process.map_or(Ok((0, SurvivorState::Blocked)), tree::count_surviving_descendants)?;
             if detector.record_sample(survivor_count, survivors) {
                 // The guard continues to kill. Do not kill the guard: no other process would do its work.
                 return Err(ShellError::NotKilled { left: survivor_count + 1 });

@@ -20,7 +20,7 @@ pub(crate) use self::table::{ProcessEntry, ProcessTable, nearby_descendants, thr
 use self::table::{children, entry};
 use crate::{
     ShellError,
-    kill_stall::{StallDetector, Survivors},
+    kill_stall::{StallDetector, SurvivorState},
     limits::MAX_KILL_TIMEOUT,
 };
 
@@ -172,7 +172,7 @@ fn kill_all<P: Copy + Eq + Hash>(
             targets = sample()?;
             let has_all = targets.iter().all(|target| stopped.contains(&target.process));
             if has_all
-                || detector.record_sample(targets.len(), Survivors::Blocked)
+                || detector.record_sample(targets.len(), SurvivorState::Blocked)
                 || Instant::now() >= last_stop
             {
                 break;
@@ -187,15 +187,19 @@ fn kill_all<P: Copy + Eq + Hash>(
 }
 
 /// Whether any of the survivors runs or waits for a processor.
-fn survivors<P>(targets: &[KillTarget<P>]) -> Survivors {
-    if targets.iter().any(|target| target.is_running) { Survivors::Runnable } else { Survivors::Blocked }
+fn survivors<P>(targets: &[KillTarget<P>]) -> SurvivorState {
+    if targets.iter().any(|target| target.is_running) {
+        SurvivorState::Runnable
+    } else {
+        SurvivorState::Blocked
+    }
 }
 
 /// The number of living processes below `root`, and whether any of them runs or waits for a processor.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
-pub(crate) fn count_surviving_descendants(root: Process) -> Result<(usize, Survivors), ShellError> {
+pub(crate) fn count_surviving_descendants(root: Process) -> Result<(usize, SurvivorState), ShellError> {
     let descendants = ProcessTable::read()?.descendants_of(root);
     let targets: Vec<KillTarget<Process>> = descendants.living.iter().map(KillTarget::from_entry).collect();
     Ok((targets.len(), survivors(&targets)))
@@ -480,7 +484,7 @@ mod tests {
         let (mut sibling, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
-        assert_eq!(count_surviving_descendants(process).unwrap(), (0, Survivors::Blocked));
+        assert_eq!(count_surviving_descendants(process).unwrap(), (0, SurvivorState::Blocked));
         kill_descendants(process, Duration::from_secs(1)).unwrap();
         assert!(process.is_alive(), "the root itself is not killed");
         assert!(sibling.try_wait().unwrap().is_none());

@@ -102,7 +102,7 @@ pub(crate) struct SqlRow(pub(crate) Vec<Value>);
 
 /// A column with an unexpected value. Only a damaged or foreign database has one.
 #[derive(Debug, Error)]
-#[error("column {column} of a row is {found:?}")]
+#[error("column {column} has the unexpected value {found:?}")]
 struct ColumnError {
     column: usize,
     found: Option<Value>,

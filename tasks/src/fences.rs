@@ -63,9 +63,9 @@ fn fence(text: &str, span: &Range<usize>, code: &str) -> Fence {
     let code = code.replace("\r\n", "\n").replace('\r', "\n");
     let (opening, last) =
         (lines(source).next().unwrap_or_default(), lines(source).last().unwrap_or_default());
-    // A closed block has two lines more than its content, and ends with a fence. Check both. Inside a
-    // container, the last line of the content may look like a fence. And the parser omits a last line of
-    // blanks.
+    // A closed block has two lines more than its content, and ends with a fence. Check both: inside a
+    // container the last line of the content may look like a fence, and the parser omits a trailing blank line
+    // from the content.
     let content_lines = code.matches('\n').count() + usize::from(!code.is_empty() && !code.ends_with('\n'));
     let is_closed = lines(source).count() == content_lines + 2 && closes(opening, last);
     Fence {

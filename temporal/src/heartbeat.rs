@@ -13,7 +13,7 @@ pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Does the work of an activity, and records heartbeats. `cancel` is cancelled with the activity, and the
-/// work then ends in order.
+/// work then ends gracefully.
 pub(crate) async fn with_heartbeats<T>(
     context: &ActivityContext,
     cancel: &CancellationToken,

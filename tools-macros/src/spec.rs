@@ -172,7 +172,7 @@ fn default_value(
             quote! {
                 #facade::DefaultValue::Computed(|| {
                     #[allow(unused_imports)]
-                    use #facade::return_kind::{Showable as _, Unshowable as _};
+                    use #facade::return_kind::{SerializableDefault as _, OpaqueDefault as _};
                     let __portcullis_default = #structure::#default();
                     (&&#facade::return_kind::TypeProbe::about(&__portcullis_default)).show()(__portcullis_default)
                 })

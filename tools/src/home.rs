@@ -12,9 +12,9 @@ use crate::registered::RegisteredTool;
 
 /// A home other than `shared`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Home(MountName);
+pub(crate) struct NonDefaultHome(MountName);
 
-impl Home {
+impl NonDefaultHome {
     /// `None` for the home `shared`, which needs no changes.
     pub(crate) fn new(home: &MountName) -> Option<Self> {
         (home.as_str() != MountName::SHARED).then(|| Self(home.clone()))
@@ -113,8 +113,8 @@ impl Home {
 mod tests {
     use super::*;
 
-    fn home() -> Home {
-        Home::new(&MountName::parse("my-code").expect("a name")).expect("another home")
+    fn home() -> NonDefaultHome {
+        NonDefaultHome::new(&MountName::parse("my-code").expect("a name")).expect("another home")
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(home().rename(text), renamed);
         }
-        assert_eq!(Home::new(&MountName::shared()), None);
+        assert_eq!(NonDefaultHome::new(&MountName::shared()), None);
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub enum InvalidHttpTarget {
     #[error("{0}")]
     Url(InvalidUrl),
     /// The method is none of [`HTTP_TOOL_METHODS`].
-    #[error("the method is one of GET, POST, PUT, PATCH and DELETE")]
+    #[error("unknown method; use GET, POST, PUT, PATCH or DELETE")]
     Method,
     /// The text is not a valid header name.
     #[error("`{}` is not a valid header name", escape_for_display(name))]

@@ -24,7 +24,7 @@ use crate::{
 pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
 
 /// The file in the cache folder that stores the hash of this program.
-const PROGRAM_FILE: &str = "program";
+const HASH_CACHE_FILE: &str = "program";
 
 /// Gives the log the start of this process. Its fields are collected when the first row is written.
 pub(crate) fn set_process_start(
@@ -68,7 +68,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
         log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
     };
     if let Err(error) = record() {
-        tracing::warn!(cause = &error as &dyn std::error::Error, "the refusal of a policy is not on record");
+        tracing::warn!(cause = &error as &dyn std::error::Error, "cannot record the refused policy");
     }
 }
 
@@ -108,16 +108,16 @@ fn binary_sha256(cache: &Path) -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     HASH.get_or_init(|| {
         // The link leads to the running file, even if a new version has replaced it at its path.
-        let hash = remembered_hash(Path::new("/proc/self/exe"), cache);
+        let hash = cached_hash(Path::new("/proc/self/exe"), cache);
         if let Err(error) = &hash {
-            tracing::warn!(%error, "the hash of this program is not on record");
+            tracing::warn!(%error, "cannot hash this program's file");
         }
         hash.ok()
     })
     .clone()
 }
 
-fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
+fn cached_hash(program: &Path, cache: &Path) -> io::Result<String> {
     let mut file = File::open(program)?;
     let metadata = file.metadata()?;
     // The change time (ctime) cannot be set back, so a changed file never matches the line of the old one.
@@ -129,8 +129,8 @@ fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
         metadata.ctime(),
         metadata.ctime_nsec()
     );
-    let remembered = cache.join(PROGRAM_FILE);
-    if let Ok(line) = fs::read_to_string(&remembered)
+    let cache_file = cache.join(HASH_CACHE_FILE);
+    if let Ok(line) = fs::read_to_string(&cache_file)
         && let Some(hash) = line.trim_end().strip_prefix(&key)
         && is_sha256(hash)
     {
@@ -138,8 +138,8 @@ fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
     }
     let hash = hash_of(&mut file)?;
     // If the hash cannot be cached, the next start computes it again.
-    if let Err(error) = remember(&remembered, &format!("{key}{hash}\n")) {
-        tracing::debug!(%error, "the hash of this program is not remembered");
+    if let Err(error) = write_cache(&cache_file, &format!("{key}{hash}\n")) {
+        tracing::debug!(%error, "cannot cache the hash of this program");
     }
     Ok(hash)
 }
@@ -156,7 +156,7 @@ fn hash_of(file: &mut File) -> io::Result<String> {
 }
 
 /// Replaces the file atomically, because another process may be reading it.
-fn remember(path: &Path, line: &str) -> io::Result<()> {
+fn write_cache(path: &Path, line: &str) -> io::Result<()> {
     // The name contains the process id, so that two processes do not write the same copy.
     let copy = path.with_extension(std::process::id().to_string());
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&copy)?;
@@ -173,18 +173,18 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("binary");
         fs::write(&program, "one").expect("written");
-        let hash = remembered_hash(&program, folder.path()).expect("hashed");
+        let hash = cached_hash(&program, folder.path()).expect("hashed");
         assert_eq!(hash, hex::encode(Sha256::digest("one")));
-        let remembered = folder.path().join(PROGRAM_FILE);
-        let line = fs::read_to_string(&remembered).expect("remembered");
+        let cached = folder.path().join(HASH_CACHE_FILE);
+        let line = fs::read_to_string(&cache_file).expect("cached");
         // A cached hash is used without reading the program.
-        fs::write(&remembered, line.replace(&hash, &"0".repeat(64))).expect("written");
-        assert_eq!(remembered_hash(&program, folder.path()).expect("remembered"), "0".repeat(64));
+        fs::write(&cached, line.replace(&hash, &"0".repeat(64))).expect("written");
+        assert_eq!(cached_hash(&program, folder.path()).expect("cached"), "0".repeat(64));
         fs::write(&program, "other").expect("written");
-        let hash = remembered_hash(&program, folder.path()).expect("hashed");
+        let hash = cached_hash(&program, folder.path()).expect("hashed");
         assert_eq!(hash, hex::encode(Sha256::digest("other")));
-        fs::write(&remembered, "nonsense").expect("written");
-        assert_eq!(remembered_hash(&program, folder.path()).expect("hashed"), hash);
+        fs::write(&cached, "nonsense").expect("written");
+        assert_eq!(cached_hash(&program, folder.path()).expect("hashed"), hash);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("binary");
         fs::write(&program, "one").expect("written");
-        assert!(remembered_hash(&program, &folder.path().join("absent")).is_ok());
-        assert!(remembered_hash(&folder.path().join("absent"), folder.path()).is_err());
+        assert!(cached_hash(&program, &folder.path().join("absent")).is_ok());
+        assert!(cached_hash(&folder.path().join("absent"), folder.path()).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     arguments::ArgumentSchema,
     configured_tool::ConfiguredTool,
     external::ExternalTool,
-    home::Home,
+    home::NonDefaultHome,
     http_tool::{HttpTarget, HttpTool},
     internal_tool::InternalTool,
     mcp_tool::McpTool,
@@ -35,7 +35,7 @@ pub struct RegisteredTool {
     defaults: BTreeMap<String, String>,
     pages_itself: bool,
     /// The mount in which relative paths are resolved, if not `shared`.
-    home: Option<Home>,
+    home: Option<NonDefaultHome>,
     backend: Arc<dyn Backend>,
 }
 
@@ -209,7 +209,7 @@ impl RegisteredTool {
     }
 
     /// Changes the home of the tool.
-    pub(crate) fn with_home(mut self, home: &Home) -> Result<Self, RegistryError> {
+    pub(crate) fn with_home(mut self, home: &NonDefaultHome) -> Result<Self, RegistryError> {
         self.decl = home.declare(self.decl, self.descriptor.origin);
         self.schema = compile(&self.decl, &self.descriptor)?;
         self.defaults = string_defaults(&self.decl.parameters);

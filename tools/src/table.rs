@@ -11,7 +11,7 @@ use portcullis_types::ToolName;
 use tokio::sync::watch;
 
 use crate::{
-    home::Home,
+    home::NonDefaultHome,
     registered::RegisteredTool,
     registry::{NameHolder, RegistryError},
 };
@@ -25,13 +25,13 @@ pub(crate) struct ToolTable {
     /// Expected tools that are missing.
     lost: BTreeSet<ToolName>,
     /// The mount in which relative paths of all tools are resolved, if not `shared`.
-    home: Option<Home>,
+    home: Option<NonDefaultHome>,
 }
 
 impl ToolTable {
     /// Creates an empty table. Relative paths of tools that are added later are resolved in this mount.
     pub(crate) fn new(home: &MountName) -> Self {
-        Self { home: Home::new(home), ..Self::default() }
+        Self { home: NonDefaultHome::new(home), ..Self::default() }
     }
 
     /// Adds a tool that callers can call by name. On an error, the table is unchanged.

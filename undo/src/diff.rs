@@ -12,7 +12,7 @@ use crate::{
     content_copy::open_file,
     error::UndoError,
     path_state::{MountPath, PathState, guest_path},
-    plan::{PlannedPath, RecordedContent, UndoPlan},
+    plan::{EarlierContent, PlannedPath, UndoPlan},
 };
 
 /// The maximum size of a file to compare line by line: 1 MiB. Larger files are only named.
@@ -105,7 +105,7 @@ impl UndoPlan {
 
     fn text_before(&self, planned: &PlannedPath) -> Option<String> {
         match (&planned.before, &planned.content) {
-            (PathState::File(_), Some(RecordedContent::InRecord(record, number))) => {
+            (PathState::File(_), Some(EarlierContent::InRecord(record, number))) => {
                 text(self.store.content(record, *number).ok()?).ok()?
             }
             (PathState::Absent, _) => Some(String::new()),

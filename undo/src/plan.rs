@@ -26,7 +26,7 @@ pub struct UndoPlan {
 pub(crate) struct PlannedPath {
     pub(crate) before: PathState,
     pub(crate) owner: Option<FileOwner>,
-    pub(crate) content: Option<RecordedContent>,
+    pub(crate) content: Option<EarlierContent>,
     /// The state after the last call. `None` if the end of that call was not recorded.
     pub(crate) after: Option<PathState>,
     /// Whether someone else changed the path between two of the calls.
@@ -35,7 +35,7 @@ pub(crate) struct PlannedPath {
 
 /// The content of a file before the calls.
 #[derive(Debug, Clone)]
-pub(crate) enum RecordedContent {
+pub(crate) enum EarlierContent {
     InRecord(RecordId, u32),
     Omitted(OmissionReason),
 }
@@ -124,8 +124,8 @@ impl UndoPlan {
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
-                    ContentLocation::InFile(number) => RecordedContent::InRecord(record.id.clone(), number),
-                    ContentLocation::Omitted(reason) => RecordedContent::Omitted(reason),
+                    ContentLocation::InFile(number) => EarlierContent::InRecord(record.id.clone(), number),
+                    ContentLocation::Omitted(reason) => EarlierContent::Omitted(reason),
                 });
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned
@@ -178,7 +178,7 @@ impl UndoPlan {
         if self.is_as_before(mount, path, planned, current)? {
             return Ok(None);
         }
-        if let Some(RecordedContent::Omitted(reason)) = planned.content {
+        if let Some(EarlierContent::Omitted(reason)) = planned.content {
             return Ok(Some(ConflictReason::ContentOmitted(reason)));
         }
         if planned.before == PathState::Other {
@@ -216,7 +216,7 @@ impl UndoPlan {
         planned: &PlannedPath,
         current: &PathState,
     ) -> Result<bool, UndoError> {
-        let (PathState::File(_), Some(RecordedContent::InRecord(record, number))) =
+        let (PathState::File(_), Some(EarlierContent::InRecord(record, number))) =
             (current, &planned.content)
         else {
             return Ok(*current == planned.before);

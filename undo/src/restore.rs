@@ -16,7 +16,7 @@ use crate::{
     content_copy::copy_content,
     error::UndoError,
     path_state::{FileMetadata, FileOwner, MountPath, MountRoot, PathState},
-    plan::{PlannedPath, RecordedContent, UndoPlan},
+    plan::{EarlierContent, PlannedPath, UndoPlan},
     record::CallIdentity,
     recorder::ChangeRecorder,
     store::{MAX_FILE_BYTES, RecordId},
@@ -133,7 +133,7 @@ impl Restoration<'_> {
     /// Creates the file under a temporary name, in the nearest existing directory above it.
     fn stage(&mut self, plan: &UndoPlan) -> io::Result<()> {
         let PathState::File(metadata) = &self.planned.before else { return Ok(()) };
-        let Some(RecordedContent::InRecord(record, number)) = &self.planned.content else {
+        let Some(EarlierContent::InRecord(record, number)) = &self.planned.content else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut parent = self.path.parent();

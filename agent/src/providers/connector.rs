@@ -36,13 +36,13 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Opens connections, each within a timeout.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
-    route: Route,
+    route: ProviderRoute,
     /// The timeout of the whole connect: name lookup, connection, tunnel, TLS.
     timeout: Duration,
 }
 
 #[derive(Debug, Clone)]
-enum Route {
+enum ProviderRoute {
     Direct(TcpOrTlsConnector),
     Tunnel(HttpsConnector<Tunnel<TcpOrTlsConnector>>),
     /// Connects to the proxy for every host.
@@ -55,7 +55,7 @@ type TcpOrTlsConnector = HttpsConnector<TcpConnector>;
 impl Connector {
     /// Creates a connector that connects to the requested host itself.
     pub(super) fn direct(tcp: TcpConnector, tls: Arc<ClientConfig>, timeout: Duration) -> Self {
-        Self { route: Route::Direct(HttpsConnector::from((tcp, tls))), timeout }
+        Self { route: ProviderRoute::Direct(HttpsConnector::from((tcp, tls))), timeout }
     }
 
     /// Creates a connector that uses a proxy's tunnel. The proxy sees only host and port.
@@ -70,7 +70,7 @@ impl Connector {
         if let Some(value) = authorization {
             tunnel = tunnel.with_auth(value);
         }
-        Self { route: Route::Tunnel(HttpsConnector::from((tunnel, tls))), timeout }
+        Self { route: ProviderRoute::Tunnel(HttpsConnector::from((tunnel, tls))), timeout }
     }
 
     /// Creates a connector to a proxy that reads the destination from each request.
@@ -80,7 +80,7 @@ impl Connector {
         tls: Arc<ClientConfig>,
         timeout: Duration,
     ) -> Self {
-        Self { route: Route::ForwardProxy(HttpsConnector::from((tcp, tls)), proxy), timeout }
+        Self { route: ProviderRoute::ForwardProxy(HttpsConnector::from((tcp, tls)), proxy), timeout }
     }
 }
 
@@ -134,23 +134,23 @@ impl Service<Uri> for Connector {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match &mut self.route {
-            Route::Direct(route) | Route::ForwardProxy(route, _) => route.poll_ready(cx),
-            Route::Tunnel(route) => route.poll_ready(cx),
+            ProviderRoute::Direct(route) | ProviderRoute::ForwardProxy(route, _) => route.poll_ready(cx),
+            ProviderRoute::Tunnel(route) => route.poll_ready(cx),
         }
     }
 
     fn call(&mut self, destination: Uri) -> Self::Future {
         let timeout = self.timeout;
         let connecting: Self::Future = match &mut self.route {
-            Route::Direct(route) => {
+            ProviderRoute::Direct(route) => {
                 let connecting = route.call(destination);
                 Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::Origin)) })
             }
-            Route::Tunnel(route) => {
+            ProviderRoute::Tunnel(route) => {
                 let connecting = route.call(destination);
                 Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::Origin)) })
             }
-            Route::ForwardProxy(route, proxy) => {
+            ProviderRoute::ForwardProxy(route, proxy) => {
                 let connecting = route.call(proxy.clone());
                 Box::pin(
                     async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::ForwardProxy)) },

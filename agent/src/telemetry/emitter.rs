@@ -33,7 +33,7 @@ use super::{
 ///   `gen_ai.client.token.usage`, `gen_ai.execute_tool.duration`.
 ///
 /// Spans and metrics hold no text of messages, thinking, arguments or results unless
-/// [`RecordedContent`](super::RecordedContent) allows it, and never an error's message for the operator. If
+/// [`ContentCapture`](super::ContentCapture) allows it, and never an error's message for the operator. If
 /// the calls of a turn end the run, the turn's tokens are not recorded.
 ///
 /// # Examples

@@ -11,7 +11,7 @@ use portcullis_types::{ToolEvent, ToolResult};
 
 use super::{
     super::{AgentEvent, StopReason, Usage},
-    MAX_CONTENT_BYTES, RecordedContent, TelemetrySettings,
+    ContentCapture, MAX_CONTENT_BYTES, TelemetrySettings,
     attribute_names::{
         ABANDONED, AGENT_ID, AGENT_NAME, CALL_ARGUMENTS, CALL_ID, CALL_RESULT, CHAT, EXECUTE_TOOL,
         FINISH_REASONS, INPUT_TOKENS, INVOKE_AGENT, OPERATION, OUTPUT_TOKENS, PROVIDER, RUN_ID, TOOL_NAME,
@@ -183,7 +183,7 @@ impl Run {
             KeyValue::new(CALL_ID, call_id.to_owned()),
             KeyValue::new(AGENT_NAME, self.agent_id.clone()),
         ];
-        if settings.content == RecordedContent::Calls {
+        if settings.content == ContentCapture::Calls {
             attributes.push(KeyValue::new(CALL_ARGUMENTS, truncate_content(arguments)));
         }
         let name = format!("{EXECUTE_TOOL} {tool}");
@@ -200,7 +200,7 @@ impl Run {
             span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));
         }
         span.span.set_attribute(KeyValue::new(TOOL_NAME, result.tool.clone()));
-        if settings.content == RecordedContent::Calls && span.span.is_recording() {
+        if settings.content == ContentCapture::Calls && span.span.is_recording() {
             span.span.set_attribute(KeyValue::new(CALL_RESULT, truncate_content(&result.model_text())));
         }
         let took = span.elapsed();

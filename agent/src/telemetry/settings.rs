@@ -12,21 +12,21 @@ pub struct TelemetrySettings {
     /// The requested model. Empty means the provider's default, whose name is not recorded.
     pub model: String,
     /// Whether spans contain the content of calls.
-    pub content: RecordedContent,
+    pub content: ContentCapture,
 }
 
 impl TelemetrySettings {
     /// Creates settings for a provider and a model. Content is not recorded.
     #[must_use]
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
-        Self { provider: provider.into(), model: model.into(), content: RecordedContent::Nothing }
+        Self { provider: provider.into(), model: model.into(), content: ContentCapture::Nothing }
     }
 }
 
 /// Which content is recorded in spans. Content may contain secrets and personal data, and leaves the process
 /// through the exporters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RecordedContent {
+pub enum ContentCapture {
     /// None.
     #[default]
     Nothing,

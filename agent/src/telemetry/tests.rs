@@ -50,12 +50,12 @@ impl TelemetryRecorder {
         Self { tracers, meters, spans, metrics }
     }
 
-    fn emitter<E>(&self, inner: E, content: RecordedContent) -> Telemetry<E> {
+    fn emitter<E>(&self, inner: E, content: ContentCapture) -> Telemetry<E> {
         let settings = TelemetrySettings { content, ..TelemetrySettings::new("openai", "gpt") };
         Telemetry::new(inner, settings, &self.tracers, &self.meters)
     }
 
-    async fn run(&self, content: RecordedContent, turns: Vec<Vec<ScriptStep>>) -> AgentRunResult {
+    async fn run(&self, content: ContentCapture, turns: Vec<Vec<ScriptStep>>) -> AgentRunResult {
         let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
         let emitter = self.emitter((), content);
         let (store, script) = (InMemoryMessageStore::new(), Script::new(turns));
@@ -155,7 +155,7 @@ async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
     let recorder = TelemetryRecorder::new();
     let turns =
         vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(text_answer("done"), 120, 3)];
-    recorder.run(RecordedContent::Nothing, turns).await;
+    recorder.run(ContentCapture::Nothing, turns).await;
     let spans = recorder.spans();
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
     assert_eq!(names, ["execute_tool r_echo", "chat gpt", "chat gpt", "invoke_agent clerk"]);
@@ -211,7 +211,7 @@ async fn metrics_are_the_spans_times_and_the_tokens() {
     let recorder = TelemetryRecorder::new();
     let turns =
         vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(text_answer("done"), 120, 3)];
-    recorder.run(RecordedContent::Nothing, turns).await;
+    recorder.run(ContentCapture::Nothing, turns).await;
     let agent = recorder
         .point("gen_ai.invoke_agent.duration", &["gen_ai.agent.name=clerk", "gen_ai.request.model=gpt"]);
     assert_same_time(&recorder.span("invoke_agent clerk"), &agent);
@@ -249,8 +249,8 @@ fn talkative() -> Vec<Vec<ScriptStep>> {
 #[tokio::test(start_paused = true)]
 async fn content_is_in_no_span_and_no_metric_by_default() {
     let recorder = TelemetryRecorder::new();
-    assert_eq!(TelemetrySettings::new("openai", "gpt").content, RecordedContent::Nothing);
-    let run = recorder.run(RecordedContent::Nothing, talkative()).await;
+    assert_eq!(TelemetrySettings::new("openai", "gpt").content, ContentCapture::Nothing);
+    let run = recorder.run(ContentCapture::Nothing, talkative()).await;
     assert!(matches!(run.end, AgentEnd::Provider { .. }), "{run:?}");
     let everything = recorder.everything();
     assert!(everything.contains("r_echo"), "{everything}");
@@ -262,7 +262,7 @@ async fn content_is_in_no_span_and_no_metric_by_default() {
 #[tokio::test(start_paused = true)]
 async fn content_of_calls_is_opt_in_and_never_holds_operator_details() {
     let recorder = TelemetryRecorder::new();
-    recorder.run(RecordedContent::Calls, talkative()).await;
+    recorder.run(ContentCapture::Calls, talkative()).await;
     let content = |tool: &str, name: &str| attribute(&recorder.span(&format!("execute_tool {tool}")), name);
     let expected_arguments = Some(Value::from(r#"{"x":"secret argument"}"#));
     assert_eq!(content("r_echo", "gen_ai.tool.call.arguments"), expected_arguments);
@@ -280,7 +280,7 @@ async fn long_content_is_cut_at_a_character() {
     let recorder = TelemetryRecorder::new();
     let long = format!("{}é", "x".repeat(MAX_CONTENT_BYTES - 1));
     recorder
-        .run(RecordedContent::Calls, vec![ask_for(&[("c1", "r_echo", &format!("\"{}\"", &long[1..]))])])
+        .run(ContentCapture::Calls, vec![ask_for(&[("c1", "r_echo", &format!("\"{}\"", &long[1..]))])])
         .await;
     let arguments = attribute(&recorder.span("execute_tool r_echo"), "gen_ai.tool.call.arguments");
     assert_eq!(arguments.expect("recorded").to_string().len(), MAX_CONTENT_BYTES - 1);
@@ -290,7 +290,7 @@ async fn long_content_is_cut_at_a_character() {
 async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
     let recorder = TelemetryRecorder::new();
     let calls = [("c1", "r_fail", "{}"), ("c2", "invented", "{}")];
-    recorder.run(RecordedContent::Nothing, vec![ask_for(&calls)]).await;
+    recorder.run(ContentCapture::Nothing, vec![ask_for(&calls)]).await;
     for (name, kind) in [("execute_tool r_fail", "invalid_arguments"), ("execute_tool invented", "not_found")]
     {
         let span = recorder.span(name);
@@ -299,7 +299,7 @@ async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
     }
     // These events lack the start of a call. The registry reports a start only after its checks, but the test tools
     // report one under any name.
-    let emitter = recorder.emitter((), RecordedContent::Nothing);
+    let emitter = recorder.emitter((), ContentCapture::Nothing);
     emitter.emit(start("run-2")).await;
     emitter.emit(requested("c3", "imagined")).await;
     emitter.emit(ended("c3", "imagined", Err(ToolError::not_found("no such tool")))).await;
@@ -321,9 +321,7 @@ async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_fails_the_turn_and_the_run() {
     let recorder = TelemetryRecorder::new();
-    recorder
-        .run(RecordedContent::Nothing, vec![vec![ScriptStep::Fail(ProviderErrorKind::RateLimited)]])
-        .await;
+    recorder.run(ContentCapture::Nothing, vec![vec![ScriptStep::Fail(ProviderErrorKind::RateLimited)]]).await;
     for name in ["chat gpt", "invoke_agent clerk"] {
         assert_eq!(
             attribute(&recorder.span(name), "error.type"),
@@ -345,7 +343,7 @@ async fn a_run_that_fails_after_an_answer_marks_no_error_on_it() {
     let recorder = TelemetryRecorder::new();
     let same_call = || ask_for(&[("c", "r_echo", "{}")]);
     let run = recorder
-        .run(RecordedContent::Nothing, vec![same_call(), same_call(), same_call(), same_call(), same_call()])
+        .run(ContentCapture::Nothing, vec![same_call(), same_call(), same_call(), same_call(), same_call()])
         .await;
     assert!(matches!(run.end, AgentEnd::Repeated { .. }), "{run:?}");
     assert_eq!(attribute(&recorder.span("invoke_agent clerk"), "error.type"), Some(Value::from("repeated")));
@@ -357,7 +355,7 @@ async fn a_run_that_fails_after_an_answer_marks_no_error_on_it() {
 async fn a_run_is_a_child_of_its_callers_span() {
     let recorder = TelemetryRecorder::new();
     let caller = Context::new().with_span(recorder.tracers.tracer("caller").start("request"));
-    let emitter = recorder.emitter((), RecordedContent::Nothing);
+    let emitter = recorder.emitter((), ContentCapture::Nothing);
     {
         let _inside = caller.clone().attach();
         emitter.emit_now(start("run-1"));
@@ -369,7 +367,7 @@ async fn a_run_is_a_child_of_its_callers_span() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_is_closed_by_the_next_or_the_emitters_drop() {
     let recorder = TelemetryRecorder::new();
-    let emitter = recorder.emitter((), RecordedContent::Nothing);
+    let emitter = recorder.emitter((), ContentCapture::Nothing);
     for run in ["run-1", "run-2"] {
         emitter.emit(start(run)).await;
         emitter.emit(AgentEvent::TurnStart { iteration: 1 }).await;
@@ -389,7 +387,7 @@ async fn a_dropped_run_is_closed_by_the_next_or_the_emitters_drop() {
 #[tokio::test(start_paused = true)]
 async fn calls_beyond_the_limit_are_counted_and_get_no_span() {
     let recorder = TelemetryRecorder::new();
-    let emitter = recorder.emitter((), RecordedContent::Nothing);
+    let emitter = recorder.emitter((), ContentCapture::Nothing);
     emitter.emit(start("run-1")).await;
     for nth in 0..MAX_TRACED_CALLS + 2 {
         emitter.emit(requested(&format!("c{nth}"), "r_echo")).await;
@@ -410,7 +408,7 @@ async fn calls_beyond_the_limit_are_counted_and_get_no_span() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_called_by_an_alias_is_recorded_under_its_name() {
     let recorder = TelemetryRecorder::new();
-    let emitter = recorder.emitter((), RecordedContent::Nothing);
+    let emitter = recorder.emitter((), ContentCapture::Nothing);
     emitter.emit(start("run-1")).await;
     emitter.emit(requested("c1", "alias")).await;
     emitter.emit(ended("c1", "r_echo", Ok(ToolOutput::text("x")))).await;
@@ -425,7 +423,7 @@ async fn a_provider_specific_stop_reason_is_not_recorded() {
         ScriptStep::Delta(Delta::Text("x".into())),
         ScriptStep::Delta(Delta::End(StopReason::Other("odd".into()))),
     ];
-    recorder.run(RecordedContent::Nothing, vec![turn]).await;
+    recorder.run(ContentCapture::Nothing, vec![turn]).await;
     let reasons = attribute(&recorder.span("chat gpt"), "gen_ai.response.finish_reasons").expect("told");
     assert_eq!(reasons.to_string(), "[\"_OTHER\"]");
 }
@@ -436,7 +434,7 @@ async fn every_event_is_forwarded_unchanged() {
     let (notes, untraced_notes) = (EventRecorder::default(), EventRecorder::default());
     let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
     let turns = || vec![ask_for(&[("c1", "r_loud", "{}")]), text_answer("done")];
-    let telemetry = recorder.emitter(notes.clone(), RecordedContent::Nothing);
+    let telemetry = recorder.emitter(notes.clone(), ContentCapture::Nothing);
     let store = InMemoryMessageStore::new;
     AgentLoop::new(config.clone(), telemetry, store(), Script::new(turns()), Tools::default())
         .run("go")
@@ -453,7 +451,7 @@ async fn an_event_that_a_stuck_reader_gets_twice_is_traced_once() {
     for first in 0..12 {
         let recorder = TelemetryRecorder::new();
         let (sender, mut receiver) = event_channel(NonZeroUsize::MIN);
-        let telemetry = recorder.emitter(sender, RecordedContent::Nothing);
+        let telemetry = recorder.emitter(sender, ContentCapture::Nothing);
         let calls = ask_for(&[("c1", "r_echo", "{}"), ("c2", "w_deaf", "{}")]);
         let mut agent = AgentLoop::new(
             AgentConfig::new("clerk"),

@@ -43,7 +43,7 @@ pub(crate) const TOKEN: &str = "pct_verysecret";
 /// How a stream of events ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// The stream ends in order, as when the gateway stops.
+    /// The stream ends gracefully, as when the gateway stops.
     Closes,
     /// The stream breaks in the middle of the body.
     Breaks,

@@ -28,7 +28,7 @@ pub(crate) enum TunnelError {
     NotTls,
     #[error("the TLS ClientHello names no server")]
     NoServerName,
-    #[error("the TLS ClientHello names another server than the CONNECT request")]
+    #[error("the TLS ClientHello and the CONNECT request name different servers")]
     OtherServerName,
     #[error("the connection broke before the tunnel was open")]
     Broken { source: io::Error },

@@ -14,10 +14,10 @@ use super::{
     store_error,
 };
 use crate::{
-    core::GatewayState,
     cycle::{CycleSpace, message_event, message_id},
     prompt::{MESSAGE, MessageEntry},
     resource::time,
+    state::GatewayState,
 };
 
 /// The maximum number of messages that agents can send to each other before a person has to write: 20. Further messages
@@ -55,10 +55,10 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
         metadata: None,
         created: now(),
     };
-    match post(&cycle.core, message).await {
+    match post(&cycle.state, message).await {
         // The same call has already posted the message, before its process died.
         Ok(_) | Err(StoreError::AlreadyExists { .. }) => {
-            cycle.core.hub.end_stream(&id);
+            cycle.state.hub.end_stream(&id);
             Ok(json!({ "messageId": id, "spaceId": space }))
         }
         Err(error) => Err(store_error(error)),
@@ -70,13 +70,13 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 ///
 /// # Errors
 /// [`StoreError`]; [`StoreError::AlreadyExists`] if the message is already complete. Then nothing is changed.
-pub(crate) async fn post(core: &GatewayState, message: NewMessage) -> Result<SpaceMessage, StoreError> {
+pub(crate) async fn post(state: &GatewayState, message: NewMessage) -> Result<SpaceMessage, StoreError> {
     let (space, created) = (message.space.clone(), message.created);
     let wakes =
-        message.author.kind == ParticipantKind::User || !are_last_texts_of_agents(core, &space).await?;
-    let agents = if wakes { other_agents(core, &space, &message.author.id).await? } else { Vec::new() };
+        message.author.kind == ParticipantKind::User || !are_last_texts_of_agents(state, &space).await?;
+    let agents = if wakes { other_agents(state, &space, &message.author.id).await? } else { Vec::new() };
     let entries = inbox_entries(agents, &message)?;
-    let (change, kind) = match core.store.space_message(&message.id).await {
+    let (change, kind) = match state.store.space_message(&message.id).await {
         Ok(open_message) if open_message.status == MessageStatus::Streaming => {
             let update = MessageUpdate {
                 id: message.id,
@@ -96,8 +96,8 @@ pub(crate) async fn post(core: &GatewayState, message: NewMessage) -> Result<Spa
         let is_sent = !matches!(applied.first(), Some(ChangeResult::Updated { is_changed: false, .. }));
         Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })
     });
-    let applied = core.write(vec![change, message_event(kind, &space), entries]).await?;
-    core.cycles.wake();
+    let applied = state.write(vec![change, message_event(kind, &space), entries]).await?;
+    state.cycles.wake();
     let posted = applied.into_iter().find_map(|applied| match applied {
         ChangeResult::Posted(message) | ChangeResult::Updated { message, .. } => Some(*message),
         _ => None,
@@ -133,10 +133,10 @@ fn delivered_text(text: &str, agents: usize) -> String {
 
 /// Returns whether agents wrote all of the last texts. Calls of visible tools between the texts do not
 /// count, so that agents with such tools do not wake each other endlessly.
-async fn are_last_texts_of_agents(core: &GatewayState, space: &str) -> Result<bool, StoreError> {
+async fn are_last_texts_of_agents(state: &GatewayState, space: &str) -> Result<bool, StoreError> {
     let (mut texts, mut request) = (0, PageRequest::first(MAX_AGENT_MESSAGES));
     for _page in 0..MAX_SEARCHED_PAGES {
-        let page = core.store.space_messages(space, None, request).await?;
+        let page = state.store.space_messages(space, None, request).await?;
         for message in page.items.iter().filter(|message| message.kind == MessageKind::Text) {
             if message.author.kind != ParticipantKind::Agent {
                 return Ok(false);
@@ -154,8 +154,8 @@ async fn are_last_texts_of_agents(core: &GatewayState, space: &str) -> Result<bo
 }
 
 /// Returns the other agents of a space.
-async fn other_agents(core: &GatewayState, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
-    let members = portcullis_runs::all_rows(|page| core.store.members(space, page)).await?;
+async fn other_agents(state: &GatewayState, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
+    let members = portcullis_runs::all_rows(|page| state.store.members(space, page)).await?;
     let agents = members.into_iter().filter(|member| member.kind == ParticipantKind::Agent);
     Ok(agents.map(|member| member.id).filter(|id| id != author).collect())
 }
@@ -182,7 +182,7 @@ pub(super) async fn page_of(
 ) -> Result<Vec<Value>, ToolError> {
     let limit = args["limit"].as_u64().and_then(|limit| u32::try_from(limit).ok());
     let limit = limit.unwrap_or(DEFAULT_MESSAGES).min(MAX_MESSAGES);
-    let store = &cycle.core.store;
+    let store = &cycle.state.store;
     let newest = store.space(space).await.map_err(store_error)?.messages;
     // Ordinals have no gaps, so an offset can be subtracted from the newest ordinal.
     let before = newest.saturating_sub(i64::from(offset)).saturating_add(1);

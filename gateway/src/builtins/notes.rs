@@ -60,7 +60,7 @@ pub(super) async fn set(
         })
         .collect();
     let agent = cycle.agent.id.clone();
-    cycle.core.write(vec![Change::SetNotes { agent, kind, notes, now }]).await.map_err(store_error)?;
+    cycle.state.write(vec![Change::SetNotes { agent, kind, notes, now }]).await.map_err(store_error)?;
     Ok(json!({ key(kind): set }))
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn delete(cycle: &CycleSpace, kind: NoteKind, args: &Value) -> 
     let ids = args["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ids: Vec<String> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let agent = cycle.agent.id.clone();
-    let applied = cycle.core.write(vec![Change::RemoveNotes { agent, kind, ids }]).await;
+    let applied = cycle.state.write(vec![Change::RemoveNotes { agent, kind, ids }]).await;
     let count = applied.map_err(store_error)?.into_iter().find_map(|applied| match applied {
         portcullis_store::ChangeResult::NotesRemoved { count } => Some(count),
         _ => None,
@@ -87,7 +87,7 @@ pub(super) async fn delete(cycle: &CycleSpace, kind: NoteKind, args: &Value) -> 
 }
 
 pub(super) async fn plans(cycle: &CycleSpace) -> Result<Value, ToolError> {
-    let notes = cycle.core.store.notes(&cycle.agent.id, NoteKind::Plan, PageRequest::first(MAX_PLANS)).await;
+    let notes = cycle.state.store.notes(&cycle.agent.id, NoteKind::Plan, PageRequest::first(MAX_PLANS)).await;
     let plans: Vec<_> = notes.map_err(store_error)?.items.iter().map(note_of).collect();
     Ok(json!({ "plans": plans }))
 }

@@ -13,7 +13,7 @@ const MAX_MEMBERS: u32 = 100;
 pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, ToolError> {
     let id = args["spaceId"].as_str().unwrap_or_default();
     ensure_member(cycle, id).await?;
-    let store = &cycle.core.store;
+    let store = &cycle.state.store;
     let space = store.space(id).await.map_err(store_error)?;
     let members = store.members(id, PageRequest::first(MAX_MEMBERS)).await.map_err(store_error)?;
     let messages = page_of(cycle, id, args, 0).await?;
@@ -35,8 +35,8 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
 /// A missing space and a space of others give the same error, so that the error does not reveal whether an id
 /// exists.
 pub(super) async fn ensure_member(cycle: &CycleSpace, space: &str) -> Result<(), ToolError> {
-    let is_member =
-        !space.is_empty() && cycle.core.store.is_member(space, &cycle.agent.id).await.map_err(store_error)?;
+    let is_member = !space.is_empty()
+        && cycle.state.store.is_member(space, &cycle.agent.id).await.map_err(store_error)?;
     if is_member {
         return Ok(());
     }

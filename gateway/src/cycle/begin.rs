@@ -9,9 +9,9 @@ use portcullis_types::{Message, MessageRole};
 
 use crate::{
     agent_tool,
-    core::{GatewayState, event, run_topics},
     error::ApiError,
     from_store, prompt,
+    state::{GatewayState, event, run_topics},
 };
 
 /// The maximum number of inbox entries in one prompt.
@@ -29,20 +29,20 @@ const MAX_HISTORY_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// [`ApiError`] if the store fails, or if another process has taken the entries.
-pub(crate) async fn begin(core: &GatewayState, agent: &Participant) -> Result<Option<RunId>, ApiError> {
-    let page = core.store.inbox(&agent.id, PageRequest::first(MAX_ENTRIES)).await?;
+pub(crate) async fn begin(state: &GatewayState, agent: &Participant) -> Result<Option<RunId>, ApiError> {
+    let page = state.store.inbox(&agent.id, PageRequest::first(MAX_ENTRIES)).await?;
     let (Some(first), Some(last)) = (page.items.first(), page.items.last()) else { return Ok(None) };
     let consumed = InboxSpan { agent: agent.id.clone(), first: first.ordinal, last: last.ordinal };
     let id = RunId::random()?;
-    let (messages, mut labels) = history(core, &agent.id).await?;
+    let (messages, mut labels) = history(state, &agent.id).await?;
     let caller = Caller::new(agent.id.clone(), id.to_string());
     // A result passes the policy of its tool, which may exist only for this agent.
-    let registry = agent_tool::registry_of(core, &from_store::definition(agent)?.tools)?.0;
+    let registry = agent_tool::registry_of(state, &from_store::definition(agent)?.tools)?.0;
     registry.add_run_labels(&caller, labels.clone());
     let mut lines = Vec::new();
     for entry in &page.items {
         let line = if entry.kind == TOOL_RESULT {
-            let taken = take_late_result(&*core.store, &registry, &caller, entry).await?;
+            let taken = take_late_result(&*state.store, &registry, &caller, entry).await?;
             taken.map(|result| late_result_text(&result))
         } else {
             prompt::line(entry)
@@ -56,30 +56,30 @@ pub(crate) async fn begin(core: &GatewayState, agent: &Participant) -> Result<Op
     labels.extend(registry.run_labels(&caller));
     // `labels` has them. The registry's copy would only use memory.
     registry.end_run(&caller);
-    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
+    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: state.workspace.clone() };
     let before = InheritedContext { messages, labels, consumed_inbox: Some(consumed) };
-    core.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
+    state.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
     // Write the event after the run, so that no reader hears of a run that does not exist.
     let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
-    core.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
+    state.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
     Ok(Some(id))
 }
 
 /// Returns the messages of the agent's last cycle, beginning with one from its inbox, and the labels of what
 /// they have read.
 async fn history(
-    core: &GatewayState,
+    state: &GatewayState,
     agent: &str,
 ) -> Result<(Vec<Message>, BTreeMap<FlowLabel, String>), ApiError> {
     let filter = RunFilter { agent: Some(agent.to_owned()), ..RunFilter::default() };
-    let Some(last) = core.store.runs(filter, PageRequest::first(1)).await?.items.into_iter().next() else {
+    let Some(last) = state.store.runs(filter, PageRequest::first(1)).await?.items.into_iter().next() else {
         return Ok((Vec::new(), BTreeMap::new()));
     };
     let skipped = (last.messages - MAX_HISTORY).max(0);
     let mut messages = Vec::new();
     let mut after = skipped;
     loop {
-        let page = core.store.messages(&last.id, PageRequest::after(after, 200)).await?;
+        let page = state.store.messages(&last.id, PageRequest::after(after, 200)).await?;
         for message in page.items {
             let parsed = serde_json::from_str::<Message>(message.body.as_str());
             messages.push((message.body.as_str().len(), parsed.map_err(|error| ApiError::internal(&error))?));

@@ -26,10 +26,10 @@ use crate::{
     agent_tool::{self, AgentTools},
     builtins,
     capabilities::AgentCapabilities,
-    core::{ChosenModel, GatewayState, event},
     error::ApiError,
     from_store, prompt,
     resource::{AgentDefinition, time},
+    state::{ChosenModel, GatewayState, event},
 };
 
 /// The maximum number of goals, of memories and of plans that the model reads.
@@ -42,18 +42,22 @@ const MAX_NOTES_IN_PROMPT: u32 = 50;
 ///
 /// # Cancellation
 /// The run stays open, and a later process resumes it.
-pub(crate) async fn drive(core: &Arc<GatewayState>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
+pub(crate) async fn drive(
+    state: &Arc<GatewayState>,
+    agent: &Participant,
+    id: &RunId,
+) -> Result<(), ApiError> {
     let definition = from_store::definition(agent)?;
-    let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
+    let (registry, tools) = agent_tool::registry_of(state, &definition.tools)?;
     let registry = Arc::new(registry);
     let capabilities = AgentCapabilities::read(definition.capabilities.as_deref())?;
     let mut caller = Caller::new(agent.id.clone(), id.to_string());
     let servers = AgentServers::read(definition.mcp.as_ref())?;
     caller.tools = capabilities.tools(tools.values().map(|tool| &tool.name).chain(servers.names()));
-    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
+    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: state.workspace.clone() };
     let driven =
-        core.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
-    let cycle = Cycle { core, agent, id, definition, capabilities, servers, registry, caller, driven };
+        state.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
+    let cycle = Cycle { state, agent, id, definition, capabilities, servers, registry, caller, driven };
     let cycle_end = cycle.run(tools).await;
     cycle.registry.end_run(&cycle.caller);
     // Only warn: a lease that is not released expires.
@@ -68,7 +72,7 @@ pub(crate) async fn drive(core: &Arc<GatewayState>, agent: &Participant, id: &Ru
 
 /// A cycle whose lease this process holds.
 struct Cycle<'a> {
-    core: &'a Arc<GatewayState>,
+    state: &'a Arc<GatewayState>,
     agent: &'a Participant,
     id: &'a RunId,
     definition: AgentDefinition,
@@ -82,17 +86,17 @@ struct Cycle<'a> {
 impl Cycle<'_> {
     /// Runs the loop. Returns `None` if the gateway stops first.
     async fn run(&self, tools: AgentTools) -> Result<Option<(Arc<CycleSpace>, AgentEnd)>, ApiError> {
-        let Self { core, agent, id, registry, caller, driven, .. } = self;
+        let Self { state, agent, id, registry, caller, driven, .. } = self;
         let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
-        let entered = entered_space(core, agent, id).await?;
-        let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
+        let entered = entered_space(state, agent, id).await?;
+        let space = Arc::new(CycleSpace::new(Arc::clone(state), cycle_agent, id.to_string(), entered));
         builtins::add(&space, registry)?;
 
         let model = self.model().await;
         let own_instructions = self.capabilities.with_prompts(&self.definition.instructions);
         let config = AgentConfig {
             run_id: Some(id.to_string()),
-            system: Some(instructions(core, agent, &own_instructions).await?),
+            system: Some(instructions(state, agent, &own_instructions).await?),
             model: model.identity.name.clone(),
             ..AgentConfig::new(agent.id.clone())
         };
@@ -132,7 +136,7 @@ impl Cycle<'_> {
                     cycle_end = &mut work => break Some(cycle_end.end),
                     Some(request) = requests.recv() => show_approval_request(&space, &request).await,
                     // Drop the work at its current step. The run stays open, and a later process resumes it.
-                    () = core.stop.cancelled() => break None,
+                    () = state.stop.cancelled() => break None,
                 }
             }
         };
@@ -141,7 +145,7 @@ impl Cycle<'_> {
 
     async fn model(&self) -> ChosenModel {
         let requested_model = self.definition.model.as_deref();
-        match self.core.models.choose(&self.agent.id, requested_model).await {
+        match self.state.models.choose(&self.agent.id, requested_model).await {
             Ok(model) => model,
             // Let the run fail with this message, so that a person sees it.
             Err(error) => ChosenModel {
@@ -175,12 +179,12 @@ fn caller_of_cycle(
     caller
 }
 
-async fn instructions(core: &GatewayState, agent: &Participant, own: &str) -> Result<String, ApiError> {
+async fn instructions(state: &GatewayState, agent: &Participant, own: &str) -> Result<String, ApiError> {
     let mut kept = Vec::new();
     for (title, kind) in
         [("goals", NoteKind::Goal), ("memories", NoteKind::Memory), ("plans", NoteKind::Plan)]
     {
-        let page = core.store.notes(&agent.id, kind, PageRequest::first(MAX_NOTES_IN_PROMPT)).await?;
+        let page = state.store.notes(&agent.id, kind, PageRequest::first(MAX_NOTES_IN_PROMPT)).await?;
         kept.push((title, page.items));
     }
     Ok(prompt::instructions(&agent.name, own, &kept))
@@ -189,13 +193,13 @@ async fn instructions(core: &GatewayState, agent: &Participant, own: &str) -> Re
 /// Returns the space that the agent is in. It is derived from the calls in the run's messages, which begin
 /// with those of earlier cycles. The model reads the same messages, so both agree even after a restart.
 async fn entered_space(
-    core: &GatewayState,
+    state: &GatewayState,
     agent: &Participant,
     id: &RunId,
 ) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut requested: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let stored = portcullis_runs::all_rows(|page| core.store.messages(id.as_str(), page)).await?;
+    let stored = portcullis_runs::all_rows(|page| state.store.messages(id.as_str(), page)).await?;
     for message in stored {
         let message: Message = match serde_json::from_str(message.body.as_str()) {
             Ok(message) => message,
@@ -228,7 +232,7 @@ async fn entered_space(
     }
     match &entered {
         // The agent may have been removed from the space since it entered.
-        Some(space) if core.store.is_member(space, &agent.id).await? => Ok(entered),
+        Some(space) if state.store.is_member(space, &agent.id).await? => Ok(entered),
         _ => Ok(None),
     }
 }
@@ -247,7 +251,7 @@ async fn show_approval_request(space: &CycleSpace, request: &NewApprovalRequest)
             "expiresAt": request.expires.map(time),
         } });
         let change = event("approval.requested", space.topics(space.entered().as_deref()), &data)?;
-        space.core.write(vec![change]).await
+        space.state.write(vec![change]).await
     };
     if let Err(error) = write_event.await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot show a request for an approval");
@@ -273,7 +277,7 @@ async fn show_end(space: &CycleSpace, end: &AgentEnd) -> Result<(), ApiError> {
         "message": message,
     });
     let topics = space.topics(space.entered().as_deref());
-    space.core.write(vec![event("run.finished", topics, &data)?]).await?;
+    space.state.write(vec![event("run.finished", topics, &data)?]).await?;
     Ok(())
 }
 

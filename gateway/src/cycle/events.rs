@@ -104,7 +104,7 @@ impl CycleEvents {
             "partialInput": partial,
         });
         let event = LiveEvent { topics: topics.into(), kind: "tool.streaming", data: data.to_string() };
-        self.space.core.hub.send(event);
+        self.space.state.hub.send(event);
     }
 }
 

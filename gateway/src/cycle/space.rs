@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::{
     agent_tool::AgentTools,
     builtins::SEND_MESSAGE,
-    core::{GatewayState, event, run_topics},
     from_store,
     resource::ShownCall,
+    state::{GatewayState, event, run_topics},
     topic,
 };
 
@@ -34,7 +34,7 @@ pub(crate) struct CycleAgent {
 
 /// The space that an agent is in during a cycle, and the calls in flight.
 pub(crate) struct CycleSpace {
-    pub(crate) core: Arc<GatewayState>,
+    pub(crate) state: Arc<GatewayState>,
     pub(crate) agent: CycleAgent,
     pub(crate) run: String,
     entered: Mutex<Option<String>>,
@@ -63,12 +63,12 @@ pub(crate) fn message_id(agent: &str, run: &str, call: &str) -> String {
 
 impl CycleSpace {
     pub(crate) fn new(
-        core: Arc<GatewayState>,
+        state: Arc<GatewayState>,
         agent: CycleAgent,
         run: String,
         entered: Option<String>,
     ) -> Self {
-        Self { core, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
+        Self { state, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
     }
 
     /// Returns the space that the agent is in.
@@ -230,7 +230,7 @@ impl CycleSpace {
             }
         };
         if let (Some((id, space)), true) = (&open.message, open.is_text) {
-            self.core.hub.end_stream(id);
+            self.state.hub.end_stream(id);
             // The message of a successful call is complete already, because `post` completed it.
             if status == Some(MessageStatus::Error) {
                 changes.extend(fail_text(id, space));
@@ -273,7 +273,7 @@ impl CycleSpace {
         let message =
             self.calls.lock().get(call).filter(|open| open.is_text).and_then(|open| open.message.clone());
         if let Some((id, space)) = message {
-            self.core.hub.stream_text(&id, &[topic::for_space(&space)].into(), text);
+            self.state.hub.stream_text(&id, &[topic::for_space(&space)].into(), text);
         }
     }
 
@@ -316,7 +316,7 @@ impl CycleSpace {
         if changes.is_empty() {
             return Ok(());
         }
-        match self.core.write(changes).await {
+        match self.state.write(changes).await {
             // The call ran before its process died, and posted the message then. The event was written with
             // it.
             Err(StoreError::AlreadyExists { .. }) => Ok(()),

@@ -8,23 +8,23 @@ use portcullis_store::NoteKind;
 use super::extract::{Paging, Path, Query, age_cursor, by_age, by_ordinal};
 use crate::{
     access::Identity,
-    core::GatewayState,
     error::{ApiError, ErrorBody},
     from_store,
     resource::{InboxItem, Listing, Note},
+    state::GatewayState,
 };
 
 /// The entries of an agent's inbox that no run has taken yet, in order.
 #[utoipa::path(get, path = "/api/agents/{agentId}/inbox", params(("agentId" = String, Path), Paging), responses(
     (status = 200, body = Listing<InboxItem>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn inbox(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(agent): Path<String>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<InboxItem>>, ApiError> {
-    ensure_own(&core, &caller, &agent).await?;
-    let page = core.store.inbox(&agent, by_ordinal("after", paging.limit, paging.after.as_deref())?).await?;
+    ensure_own(&state, &caller, &agent).await?;
+    let page = state.store.inbox(&agent, by_ordinal("after", paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, from_store::inbox_item, |next| next.to_string()).map(Json)
 }
 
@@ -65,22 +65,22 @@ pub(super) async fn plans(
 }
 
 async fn notes(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(agent): Path<String>,
     Query(paging): Query<Paging>,
     kind: NoteKind,
 ) -> Result<Json<Listing<Note>>, ApiError> {
-    ensure_own(&core, &caller, &agent).await?;
-    let page = core.store.notes(&agent, kind, by_age(paging.limit, paging.after.as_deref())?).await?;
+    ensure_own(&state, &caller, &agent).await?;
+    let page = state.store.notes(&agent, kind, by_age(paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, from_store::note, age_cursor).map(Json)
 }
 
 /// Allows only the operator and the agent itself. The inbox and the notes of an agent can contain texts from
 /// spaces that a user may not see.
-async fn ensure_own(core: &GatewayState, caller: &Identity, agent: &str) -> Result<(), ApiError> {
+async fn ensure_own(state: &GatewayState, caller: &Identity, agent: &str) -> Result<(), ApiError> {
     if caller.user().is_some() {
         return Err(ApiError::not_found("agent", agent));
     }
-    caller.ensure_sees_agent(core, agent).await
+    caller.ensure_sees_agent(state, agent).await
 }

@@ -14,10 +14,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::{GatewayState, event, run_topics},
     error::{ApiError, ErrorBody, ErrorCode},
     from_store,
     resource::{ApprovalJson, Listing},
+    state::{GatewayState, event, run_topics},
 };
 
 /// The maximum length of a reason, in characters.
@@ -63,16 +63,16 @@ pub(super) struct ApprovalAnswerBody {
 #[utoipa::path(get, path = "/api/approvals", params(ApprovalQuery), responses(
     (status = 200, body = Listing<ApprovalJson>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<ApprovalQuery>,
 ) -> Result<Json<Listing<ApprovalJson>>, ApiError> {
     let statuses = || ApprovalStatus::ALL.iter().map(|status| (status.as_str(), *status));
     let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let filter = ApprovalFilter { run: query.run_id, status };
-    let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let page = state.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
     // Filter here: a user's rights depend on the spaces of each agent.
-    let mut visible = VisibleRuns::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for approval in page.items {
         if visible.sees(&approval.run, &approval.agent).await? {
@@ -87,7 +87,7 @@ pub(super) async fn list(
     (status = 200, body = ApprovalJson), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn decide(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
     Body(answer): Body<ApprovalAnswerBody>,
@@ -99,8 +99,8 @@ pub(super) async fn decide(
             return Err(ApiError::forbidden("agents cannot approve their own calls"));
         }
     };
-    let approval = core.store.approval(&id).await?;
-    if !caller.sees_run(&core, (&approval.run, &approval.agent)).await? {
+    let approval = state.store.approval(&id).await?;
+    if !caller.sees_run(&state, (&approval.run, &approval.agent)).await? {
         // Return the same error as for a missing request, so that it does not reveal whether an id exists.
         return Err(ApiError::not_found("approval", &id));
     }
@@ -128,7 +128,7 @@ pub(super) async fn decide(
     };
     // The store compares hash, status and expiry in one statement, so only one of two concurrent answers
     // counts.
-    let decided = match core.store.answer_approval(&id, &answer.hash, stored).await {
+    let decided = match state.store.answer_approval(&id, &answer.hash, stored).await {
         Ok(decided) => decided,
         Err(StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }) => {
             return Err(ApiError::new(ErrorCode::Gone, "the question has expired"));
@@ -141,6 +141,6 @@ pub(super) async fn decide(
     // The answer is already stored. The event only informs, so it may be a separate transaction.
     let topics = run_topics(&decided.agent, &decided.run, None);
     let approval_json = from_store::approval(decided, now());
-    core.write(vec![event("approval.decided", topics, &json!({ "approval": approval_json }))?]).await?;
+    state.write(vec![event("approval.decided", topics, &json!({ "approval": approval_json }))?]).await?;
     Ok(Json(approval_json))
 }

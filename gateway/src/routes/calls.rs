@@ -15,11 +15,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::{GatewayState, event, run_topics},
     cycle::message_event,
     error::{ApiError, ErrorBody, ErrorCode},
     from_store,
     resource::{Call, Listing, ShownCall},
+    state::{GatewayState, event, run_topics},
 };
 
 /// Which calls.
@@ -68,7 +68,7 @@ pub(super) struct AcceptedResult {
     (status = 200, body = Listing<Call>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<CallQuery>,
 ) -> Result<Json<Listing<Call>>, ApiError> {
@@ -80,11 +80,11 @@ pub(super) async fn list(
         (Some(own), Some(filter)) if own != filter => return Err(ApiError::not_found("run", &filter)),
         (own, filter) => own.map(str::to_owned).or(filter),
     };
-    let agent = caller.listed_agent(&core, query.agent_id).await?;
+    let agent = caller.listed_agent(&state, query.agent_id).await?;
     let filter = ExternalCallFilter { run, agent, status };
-    let page = core.store.shown_calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let page = state.store.shown_calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let now = now();
-    let mut visible = VisibleRuns::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for shown in page.items {
         if visible.sees(&shown.call.run, &shown.call.agent).await? {
@@ -98,13 +98,13 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/calls/{callId}", params(("callId" = String, Path)), responses(
     (status = 200, body = Call), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Call>, ApiError> {
-    let call = core.store.external_call(&id).await?;
-    caller.ensure_sees_run(&core, (&call.run, &call.agent)).await?;
-    let (space, metadata) = match core.store.call_message(&id).await? {
+    let call = state.store.external_call(&id).await?;
+    caller.ensure_sees_run(&state, (&call.run, &call.agent)).await?;
+    let (space, metadata) = match state.store.call_message(&id).await? {
         Some(message) => (Some(message.space), message.metadata),
         None => (None, None),
     };
@@ -117,29 +117,29 @@ pub(super) async fn get(
     (status = 200, body = AcceptedResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn submit(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(run): Path<String>,
     Body(submitted): Body<SubmittedResult>,
 ) -> Result<Json<AcceptedResult>, ApiError> {
     let SubmittedResult { call_id, result } = submitted;
     let unknown = || ApiError::not_found("call", &call_id);
-    let call = match core.store.external_call(&call_id).await {
+    let call = match state.store.external_call(&call_id).await {
         Ok(call) if call.run == run => call,
         Ok(_) | Err(store::StoreError::NotFound { .. }) => return Err(unknown()),
         Err(error) => return Err(error.into()),
     };
     // A missing call and a hidden one give the same error, so that the error does not reveal whether an id
     // exists.
-    if !caller.sees_run(&core, (&call.run, &call.agent)).await? {
+    if !caller.sees_run(&state, (&call.run, &call.agent)).await? {
         return Err(unknown());
     }
-    let message = core.store.call_message(&call_id).await?;
+    let message = state.store.call_message(&call_id).await?;
     if let Some(user) = caller.user() {
         // A person answers only calls that a space shows. The other calls are meant for a program.
         let space = message.as_ref().map(|message| message.space.as_str());
         let is_shown = match space {
-            Some(space) => core.store.is_member(space, user).await?,
+            Some(space) => state.store.is_member(space, user).await?,
             None => false,
         };
         if !is_shown {
@@ -176,12 +176,12 @@ pub(super) async fn submit(
     changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
     // Write result, message and events in one transaction, so that no reader sees one without the others.
     let resolved =
-        core.store.resolve_external_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
+        state.store.resolve_external_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
     let delivery = match resolved {
         ResolveOutcome::Resolved { delivery, applied } => {
-            core.show(&applied).await;
+            state.show(&applied).await;
             // A late result has become an entry of the agent's inbox.
-            core.cycles.wake();
+            state.cycles.wake();
             Some(delivery)
         }
         ResolveOutcome::AlreadyClosed { call, delivery } => {

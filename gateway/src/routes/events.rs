@@ -9,10 +9,10 @@ use utoipa::IntoParams;
 use super::extract::{Path, Query};
 use crate::{
     access::TokenHash,
-    core::GatewayState,
     error::{ApiError, ErrorBody},
-    readership::{Readership, StreamSubject},
     sse,
+    state::GatewayState,
+    stream_permit::{StreamPermit, StreamSubject},
 };
 
 /// Where a stream begins.
@@ -29,13 +29,13 @@ pub(super) struct StreamStart {
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn space_events(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(space): Path<String>,
     Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, StreamSubject::Space(space), (&headers, begin)).await
+    open(state, token, StreamSubject::Space(space), (&headers, begin)).await
 }
 
 /// The events of an agent, as server-sent events.
@@ -43,13 +43,13 @@ pub(super) async fn space_events(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn agent_events(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(agent): Path<String>,
     Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, StreamSubject::Agent(agent), (&headers, begin)).await
+    open(state, token, StreamSubject::Agent(agent), (&headers, begin)).await
 }
 
 /// The events of a run, as server-sent events.
@@ -57,22 +57,22 @@ pub(super) async fn agent_events(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn run_events(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(run): Path<String>,
     Query(begin): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, StreamSubject::Run(run), (&headers, begin)).await
+    open(state, token, StreamSubject::Run(run), (&headers, begin)).await
 }
 
 async fn open(
-    core: Arc<GatewayState>,
+    state: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
     (headers, begin): (&HeaderMap, StreamStart),
 ) -> Result<Response, ApiError> {
-    // The readership keeps the token, because it checks the right again while the stream is open.
-    let readership = Readership::new(Arc::clone(&core), token, subject).await?;
-    sse::respond(core, readership, headers, begin.last_event_id.as_deref()).await
+    // The stream_permit keeps the token, because it checks the right again while the stream is open.
+    let stream_permit = StreamPermit::new(Arc::clone(&state), token, subject).await?;
+    sse::respond(state, stream_permit, headers, begin.last_event_id.as_deref()).await
 }

@@ -12,10 +12,10 @@ use super::extract::{Body, Path, Query, by_ordinal};
 use crate::{
     access::Identity,
     builtins,
-    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Message},
+    state::{GatewayState, new_id},
 };
 
 /// The maximum number of characters of a message.
@@ -55,19 +55,19 @@ pub(super) struct SentMessage {
     (status = 200, body = Listing<Message>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(space): Path<String>,
     Query(query): Query<MessageQuery>,
 ) -> Result<Json<Listing<Message>>, ApiError> {
-    caller.ensure_sees_space(&core, &space).await?;
-    core.store.space(&space).await?;
+    caller.ensure_sees_space(&state, &space).await?;
+    state.store.space(&space).await?;
     let search = query.search.as_deref().filter(|search| !search.trim().is_empty());
     if search.is_some_and(|search| search.chars().count() > MAX_SEARCH) {
         return Err(ApiError::invalid("search", format!("a search has at most {MAX_SEARCH} characters")));
     }
     let page = by_ordinal("before", query.limit, query.before.as_deref())?;
-    let page = core.store.space_messages(&space, search, page).await?;
+    let page = state.store.space_messages(&space, search, page).await?;
     from_store::listing(page, |message| Ok(from_store::message(message)?), |next| next.to_string()).map(Json)
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn list(
     (status = 201, body = Message), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(space): Path<String>,
     Body(sent): Body<SentMessage>,
@@ -84,14 +84,14 @@ pub(super) async fn create(
     let Some(user) = caller.user() else {
         return Err(ApiError::forbidden("users send messages here; an agent sends them in its runs"));
     };
-    caller.ensure_sees_space(&core, &space).await?;
+    caller.ensure_sees_space(&state, &space).await?;
     // PostgreSQL cannot store NUL.
     if !(1..=MAX_TEXT_CHARS).contains(&sent.text.chars().count()) || sent.text.contains('\0') {
         let rule = format!("a message has 1 to {MAX_TEXT_CHARS} characters, none of them NUL");
         return Err(ApiError::invalid("text", rule));
     }
     if let Some(reply_to) = &sent.reply_to {
-        match core.store.space_message(reply_to).await {
+        match state.store.space_message(reply_to).await {
             // Return the same error as for a missing message, because the caller may not see the other space.
             Ok(message) if message.space != space => {
                 return Err(ApiError::not_found("message", reply_to));
@@ -105,8 +105,8 @@ pub(super) async fn create(
         }
     }
     // Count the message after all checks, so that a refused one does not use up the allowance.
-    core.allowance.admit(user)?;
-    let author = core.store.participant(user).await?;
+    state.allowance.admit(user)?;
+    let author = state.store.participant(user).await?;
     let message = NewMessage {
         id: new_id("msg")?,
         space,
@@ -119,6 +119,6 @@ pub(super) async fn create(
         metadata: None,
         created: now(),
     };
-    let posted = builtins::post(&core, message).await?;
+    let posted = builtins::post(&state, message).await?;
     Ok((StatusCode::CREATED, Json(from_store::message(posted)?)))
 }

@@ -19,10 +19,10 @@ use crate::{
     agent_servers::AgentServers,
     agent_tool,
     capabilities::AgentCapabilities,
-    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Agent, AgentDefinition, AgentStatus, Listing, User},
+    state::{GatewayState, new_id},
 };
 
 /// The maximum length of instructions, in bytes: 64 KiB.
@@ -44,13 +44,13 @@ pub(super) struct NewUser {
 #[utoipa::path(get, path = "/api/users", params(Paging), responses(
     (status = 200, body = Listing<User>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_users(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<User>>, ApiError> {
     caller.ensure_admin()?;
     let page = by_age(paging.limit, paging.after.as_deref())?;
-    let page = core.store.participants(Some(ParticipantKind::User), page).await?;
+    let page = state.store.participants(Some(ParticipantKind::User), page).await?;
     from_store::listing(page, |user| Ok(from_store::user(user)), age_cursor).map(Json)
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn list_users(
     (status = 201, body = User), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create_user(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<NewUser>,
 ) -> Result<(StatusCode, Json<User>), ApiError> {
@@ -72,26 +72,26 @@ pub(super) async fn create_user(
         created: now(),
     };
     let id = user.id.clone();
-    core.store.create_participant(user).await?;
-    Ok((StatusCode::CREATED, Json(from_store::user(core.store.participant(&id).await?))))
+    state.store.create_participant(user).await?;
+    Ok((StatusCode::CREATED, Json(from_store::user(state.store.participant(&id).await?))))
 }
 
 /// The agents, the newest first. The operator sees all, a user those with a space in common.
 #[utoipa::path(get, path = "/api/agents", params(Paging), responses(
     (status = 200, body = Listing<Agent>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_agents(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Agent>>, ApiError> {
     let page = by_age(paging.limit, paging.after.as_deref())?;
-    let page = core.store.participants(Some(ParticipantKind::Agent), page).await?;
-    let mut visible = VisibleRuns::new(&core, &caller);
+    let page = state.store.participants(Some(ParticipantKind::Agent), page).await?;
+    let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for agent in page.items {
         // No run has an empty id, so the token of a run sees no agents.
         if visible.sees("", &agent.id).await? {
-            items.push(with_status(&core, agent)?);
+            items.push(with_status(&state, agent)?);
         }
     }
     Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
@@ -102,12 +102,12 @@ pub(super) async fn list_agents(
     (status = 201, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create_agent(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Body(definition): Body<AgentDefinition>,
 ) -> Result<(StatusCode, Json<Agent>), ApiError> {
     caller.ensure_admin()?;
-    check(&core, &definition)?;
+    check(&state, &definition)?;
     let agent = NewParticipant {
         id: new_id(AGENT_PREFIX.trim_end_matches('_'))?,
         kind: ParticipantKind::Agent,
@@ -116,20 +116,20 @@ pub(super) async fn create_agent(
         created: now(),
     };
     let id = agent.id.clone();
-    core.store.create_participant(agent).await?;
-    Ok((StatusCode::CREATED, Json(with_status(&core, core.store.participant(&id).await?)?)))
+    state.store.create_participant(agent).await?;
+    Ok((StatusCode::CREATED, Json(with_status(&state, state.store.participant(&id).await?)?)))
 }
 
 /// An agent.
 #[utoipa::path(get, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
     (status = 200, body = Agent), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get_agent(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
-    caller.ensure_sees_agent(&core, &id).await?;
-    with_status(&core, core.store.participant(&id).await?).map(Json)
+    caller.ensure_sees_agent(&state, &id).await?;
+    with_status(&state, state.store.participant(&id).await?).map(Json)
 }
 
 /// Replaces the definition of an agent. The next cycle uses it.
@@ -137,14 +137,14 @@ pub(super) async fn get_agent(
     (status = 200, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn update_agent(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
     Body(definition): Body<AgentDefinition>,
 ) -> Result<Json<Agent>, ApiError> {
     caller.ensure_admin()?;
-    let agent = agent(&core, &id).await?;
-    check(&core, &definition)?;
+    let agent = agent(&state, &id).await?;
+    check(&state, &definition)?;
     // The store compares the version, so it refuses to overwrite a concurrent change.
     let update = ParticipantUpdate {
         id: id.clone(),
@@ -153,29 +153,29 @@ pub(super) async fn update_agent(
         definition: store::Json::of(&definition)?,
         updated: now(),
     };
-    core.store.update_participant(update).await?;
-    with_status(&core, core.store.participant(&id).await?).map(Json)
+    state.store.update_participant(update).await?;
+    with_status(&state, state.store.participant(&id).await?).map(Json)
 }
 
 /// Removes an agent: its runs are cancelled, its tokens are refused, and its messages stay.
 #[utoipa::path(delete, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_agent(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
-    agent(&core, &id).await?;
+    agent(&state, &id).await?;
     // Remove the participant first, so that no new cycle begins while its runs are cancelled.
-    core.store.remove_participant(&id, now()).await?;
+    state.store.remove_participant(&id, now()).await?;
     // Remove tokens that were added during the removal too.
-    core.store.remove_tokens_of(TokenKind::Agent.as_str(), &id).await?;
-    core.readerships.recheck();
+    state.store.remove_tokens_of(TokenKind::Agent.as_str(), &id).await?;
+    state.stream_permits.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
-    let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;
+    let open = portcullis_runs::all_rows(|page| state.store.runs(filter.clone(), page)).await?;
     for run in open {
-        match core.store.request_cancel(&run.id, now()).await {
+        match state.store.request_cancel(&run.id, now()).await {
             // A run that has ended or was removed in the meantime needs no cancellation.
             Ok(()) | Err(StoreError::Ended { .. } | StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -185,8 +185,8 @@ pub(super) async fn remove_agent(
 }
 
 /// Returns the agent with this id.
-async fn agent(core: &GatewayState, id: &str) -> Result<Participant, ApiError> {
-    let participant = core.store.participant(id).await?;
+async fn agent(state: &GatewayState, id: &str) -> Result<Participant, ApiError> {
+    let participant = state.store.participant(id).await?;
     if participant.kind == ParticipantKind::Agent {
         Ok(participant)
     } else {
@@ -194,13 +194,13 @@ async fn agent(core: &GatewayState, id: &str) -> Result<Participant, ApiError> {
     }
 }
 
-fn with_status(core: &GatewayState, agent: Participant) -> Result<Agent, ApiError> {
-    let status = if core.cycles.is_active(&agent.id) { AgentStatus::Running } else { AgentStatus::Idle };
+fn with_status(state: &GatewayState, agent: Participant) -> Result<Agent, ApiError> {
+    let status = if state.cycles.is_active(&agent.id) { AgentStatus::Running } else { AgentStatus::Idle };
     from_store::agent(agent, status)
 }
 
 /// Checks the whole definition, so that no cycle fails because of it.
-fn check(core: &GatewayState, definition: &AgentDefinition) -> Result<(), ApiError> {
+fn check(state: &GatewayState, definition: &AgentDefinition) -> Result<(), ApiError> {
     if definition.instructions.len() > MAX_INSTRUCTIONS_BYTES {
         let rule = format!("instructions have at most {MAX_INSTRUCTIONS_BYTES} bytes");
         return Err(ApiError::invalid("instructions", rule));
@@ -217,7 +217,7 @@ fn check(core: &GatewayState, definition: &AgentDefinition) -> Result<(), ApiErr
     let tools = agent_tool::read(&definition.tools)?;
     refuse_built_ins("tools", tools.keys().map(String::as_str))?;
     // Add the tools to a fork, so that the check has no effect.
-    let registry = core.registry.fork();
+    let registry = state.registry.fork();
     agent_tool::add(&tools, &registry)?;
     let servers = AgentServers::read(definition.mcp.as_ref())?;
     refuse_built_ins("mcp", servers.names().map(ToolName::as_str))?;

@@ -12,10 +12,10 @@ use utoipa::IntoParams;
 use super::extract::{Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
-    core::GatewayState,
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Run, RunDetails},
+    state::GatewayState,
 };
 
 /// The maximum number of rows of the audit log that are returned.
@@ -43,16 +43,16 @@ pub(super) struct RunQuery {
     (status = 200, body = Listing<Run>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(query): Query<RunQuery>,
 ) -> Result<Json<Listing<Run>>, ApiError> {
-    let agent = caller.listed_agent(&core, query.agent_id).await?;
+    let agent = caller.listed_agent(&state, query.agent_id).await?;
     let statuses = || RunStatus::ALL.iter().map(|status| (status.as_str(), *status));
     let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let filter = RunFilter { agent, status, ..RunFilter::default() };
-    let page = core.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
-    let mut visible = VisibleRuns::new(&core, &caller);
+    let page = state.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for run in page.items {
         if visible.sees(&run.id, &run.agent).await? {
@@ -66,12 +66,12 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/runs/{runId}", params(("runId" = String, Path)), responses(
     (status = 200, body = RunDetails), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<RunDetails>, ApiError> {
-    let run = seen(&core, &caller, &id).await?;
-    let steps = portcullis_runs::all_rows(|page| core.store.steps(&id, page)).await?;
+    let run = seen(&state, &caller, &id).await?;
+    let steps = portcullis_runs::all_rows(|page| state.store.steps(&id, page)).await?;
     let steps = steps.into_iter().map(from_store::run_step).collect();
     Ok(Json(RunDetails { run: from_store::run(&run), labels: run.labels, steps }))
 }
@@ -80,19 +80,19 @@ pub(super) async fn get(
 #[utoipa::path(post, path = "/api/runs/{runId}/cancel", params(("runId" = String, Path)), responses(
     (status = 202), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 pub(super) async fn cancel(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let agent = seen(&core, &caller, &id).await?.agent;
-    core.store.request_cancel(&id, now()).await?;
+    let agent = seen(&state, &caller, &id).await?.agent;
+    state.store.request_cancel(&id, now()).await?;
     // A cycle of this process sees the request and ends the run. `Runs::cancel` would end the run under the
     // running cycle, because this process holds the lease.
-    if core.cycles.is_active(&agent) {
+    if state.cycles.is_active(&agent) {
         return Ok(StatusCode::ACCEPTED);
     }
     let id: RunId = id.parse()?;
-    core.runs.cancel(&id).await?;
+    state.runs.cancel(&id).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -100,12 +100,12 @@ pub(super) async fn cancel(
 #[utoipa::path(get, path = "/api/runs/{runId}/rows", params(("runId" = String, Path)), responses(
     (status = 200, body = Listing<Object>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn rows(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Listing<Value>>, ApiError> {
-    seen(&core, &caller, &id).await?;
-    let reader = Arc::clone(&core.rows);
+    seen(&state, &caller, &id).await?;
+    let reader = Arc::clone(&state.rows);
     // Do not block the executor: the log can be long.
     let read = tokio::task::spawn_blocking(move || reader.rows_of(&id, MAX_ROWS)).await;
     let items =
@@ -114,8 +114,8 @@ pub(super) async fn rows(
 }
 
 /// Returns a run, if the caller may see it.
-async fn seen(core: &GatewayState, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
-    let run = core.store.run(id).await?.summary;
-    caller.ensure_sees_run(core, (id, &run.agent)).await?;
+async fn seen(state: &GatewayState, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
+    let run = state.store.run(id).await?.summary;
+    caller.ensure_sees_run(state, (id, &run.agent)).await?;
     Ok(run)
 }

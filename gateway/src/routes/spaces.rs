@@ -12,10 +12,10 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age, name};
 use crate::{
     access::Identity,
-    core::{GatewayState, event, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Member, Space},
+    state::{GatewayState, event, new_id},
     topic,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct AddedSpace {
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
     (status = 200, body = Listing<Space>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Space>>, ApiError> {
@@ -42,7 +42,7 @@ pub(super) async fn list(
         Identity::User(id) | Identity::Agent(id) => Some(id.as_str()),
         Identity::Run { .. } => return Ok(Json(Listing { items: Vec::new(), next: None })),
     };
-    let page = core.store.spaces(member, by_age(paging.limit, paging.after.as_deref())?).await?;
+    let page = state.store.spaces(member, by_age(paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, |space| Ok(from_store::space(space)), age_cursor).map(Json)
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn list(
     (status = 201, body = Space), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<AddedSpace>,
 ) -> Result<(StatusCode, Json<Space>), ApiError> {
@@ -62,36 +62,36 @@ pub(super) async fn create(
     };
     let space = NewSpace { id: new_id("spc")?, name: name(&new.name)?, created: now() };
     let id = space.id.clone();
-    core.store.create_space(space).await?;
+    state.store.create_space(space).await?;
     if let Some(member) = member {
-        join(&core, &id, member).await?;
+        join(&state, &id, member).await?;
     }
-    Ok((StatusCode::CREATED, Json(from_store::space(core.store.space(&id).await?))))
+    Ok((StatusCode::CREATED, Json(from_store::space(state.store.space(&id).await?))))
 }
 
 /// A space.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
     (status = 200, body = Space), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Space>, ApiError> {
-    caller.ensure_sees_space(&core, &id).await?;
-    Ok(Json(from_store::space(core.store.space(&id).await?)))
+    caller.ensure_sees_space(&state, &id).await?;
+    Ok(Json(from_store::space(state.store.space(&id).await?)))
 }
 
 /// Removes a space with its messages. Calls that wait stay, and their results reach their agents.
 #[utoipa::path(delete, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
-    core.store.remove_space(&id, &topic::for_space(&id)).await?;
-    core.readerships.recheck();
+    state.store.remove_space(&id, &topic::for_space(&id)).await?;
+    state.stream_permits.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -99,14 +99,14 @@ pub(super) async fn remove(
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/members", params(("spaceId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Member>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn members(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Member>>, ApiError> {
-    caller.ensure_sees_space(&core, &id).await?;
-    core.store.space(&id).await?;
-    let page = core.store.members(&id, by_age(paging.limit, paging.after.as_deref())?).await?;
+    caller.ensure_sees_space(&state, &id).await?;
+    state.store.space(&id).await?;
+    let page = state.store.members(&id, by_age(paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, |member| Ok(from_store::member(member)), age_cursor).map(Json)
 }
 
@@ -115,12 +115,12 @@ pub(super) async fn members(
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn add_member(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path((space, participant)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    caller.ensure_sees_space(&core, &space).await?;
-    let added = core.store.participant(&participant).await;
+    caller.ensure_sees_space(&state, &space).await?;
+    let added = state.store.participant(&participant).await;
     match caller {
         Identity::Admin => {
             // The operator may learn which ids exist.
@@ -129,11 +129,11 @@ pub(super) async fn add_member(
         Identity::User(_) => {
             // A missing agent and a hidden one give the same error, so that the error does not reveal whether
             // an id exists.
-            caller.ensure_sees_agent(&core, &participant).await?;
+            caller.ensure_sees_agent(&state, &participant).await?;
         }
         _ => return Err(ApiError::forbidden("agents cannot add members")),
     }
-    join(&core, &space, &participant).await?;
+    join(&state, &space, &participant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -142,15 +142,15 @@ pub(super) async fn add_member(
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_member(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path((space, participant)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    caller.ensure_sees_space(&core, &space).await?;
-    if !core.store.is_member(&space, &participant).await? {
+    caller.ensure_sees_space(&state, &space).await?;
+    if !state.store.is_member(&space, &participant).await? {
         return Err(ApiError::not_found("member", &participant));
     }
-    let kind = core.store.participant(&participant).await?.kind;
+    let kind = state.store.participant(&participant).await?.kind;
     let is_allowed = match &caller {
         Identity::Admin => true,
         Identity::User(id) => *id == participant || kind == ParticipantKind::Agent,
@@ -170,13 +170,13 @@ pub(super) async fn remove_member(
             Ok(if was_member { vec![left] } else { Vec::new() })
         }),
     ];
-    core.write(changes).await?;
-    core.readerships.recheck();
+    state.write(changes).await?;
+    state.stream_permits.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn join(core: &GatewayState, space: &str, participant: &str) -> Result<(), ApiError> {
-    let member = core.store.participant(participant).await?;
+async fn join(state: &GatewayState, space: &str, participant: &str) -> Result<(), ApiError> {
+    let member = state.store.participant(participant).await?;
     let joined = now();
     let data = json!({ "member": from_store::member(portcullis_store::Member {
         id: member.id,
@@ -192,6 +192,6 @@ async fn join(core: &GatewayState, space: &str, participant: &str) -> Result<(),
             Ok(if is_new { vec![event] } else { Vec::new() })
         }),
     ];
-    core.write(changes).await?;
+    state.write(changes).await?;
     Ok(())
 }

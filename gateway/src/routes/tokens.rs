@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age};
 use crate::{
     access::{Identity, TokenKind, token_hash},
-    core::{GatewayState, new_id},
     error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Token},
+    state::{GatewayState, new_id},
 };
 
 /// The caller, as its token says.
@@ -48,13 +48,13 @@ pub(super) struct CreatedToken {
 #[utoipa::path(get, path = "/api/me", responses(
     (status = 200, body = CallerInfo), (status = 401, body = ErrorBody)))]
 pub(super) async fn me(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
 ) -> Result<Json<CallerInfo>, ApiError> {
     let participant = match &caller {
         Identity::Admin => None,
         Identity::User(id) | Identity::Agent(id) | Identity::Run { agent: id, .. } => {
-            Some(core.store.participant(id).await?)
+            Some(state.store.participant(id).await?)
         }
     };
     let name = participant.map_or_else(|| "Operator".to_owned(), |participant| participant.name);
@@ -66,12 +66,12 @@ pub(super) async fn me(
 #[utoipa::path(get, path = "/api/tokens", params(Paging), responses(
     (status = 200, body = Listing<Token>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listing<Token>>, ApiError> {
     caller.ensure_admin()?;
-    let page = core.store.tokens(by_age(paging.limit, paging.after.as_deref())?).await?;
+    let page = state.store.tokens(by_age(paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, |token| Ok(from_store::token(token)), age_cursor).map(Json)
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn list(
     (status = 201, body = CreatedToken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Body(new): Body<NewToken>,
 ) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
@@ -96,9 +96,9 @@ pub(super) async fn create(
         (TokenKind::User | TokenKind::Agent | TokenKind::Run, None) => {
             return Err(ApiError::invalid("id", "it is missing"));
         }
-        (TokenKind::Run, Some(run)) => Some(core.store.run(&run).await?.summary.id),
+        (TokenKind::Run, Some(run)) => Some(state.store.run(&run).await?.summary.id),
         (TokenKind::User | TokenKind::Agent, Some(id)) => {
-            let participant = core.store.participant(&id).await?;
+            let participant = state.store.participant(&id).await?;
             // The kind of a token decides its rights, so it must match the participant's kind.
             if participant.kind.as_str() != kind.as_str() {
                 return Err(ApiError::not_found(kind.as_str(), &id));
@@ -106,7 +106,7 @@ pub(super) async fn create(
             Some(id)
         }
     };
-    let token = make(&core, kind, subject).await?;
+    let token = make(&state, kind, subject).await?;
     Ok((StatusCode::CREATED, Json(token)))
 }
 
@@ -114,13 +114,13 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/api/tokens/{tokenId}", params(("tokenId" = String, Path)), responses(
     (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
-    State(core): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
-    if core.store.remove_token(&id).await? {
-        core.readerships.recheck();
+    if state.store.remove_token(&id).await? {
+        state.stream_permits.recheck();
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::not_found("token", &id))
@@ -128,7 +128,7 @@ pub(super) async fn remove(
 }
 
 async fn make(
-    core: &GatewayState,
+    state: &GatewayState,
     kind: TokenKind,
     subject: Option<String>,
 ) -> Result<CreatedToken, ApiError> {
@@ -140,6 +140,6 @@ async fn make(
         subject,
         created: now(),
     };
-    core.store.add_token(row).await?;
+    state.store.add_token(row).await?;
     Ok(CreatedToken { id, token })
 }

@@ -9,7 +9,7 @@ use std::{
 
 use portcullis_sdk::{
     DeclaredTool, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, ToolContext, ToolError, ToolErrorKind, testing,
-    transfer::{Inlet, Outlet},
+    transfer::{TransferReceiver, TransferSender},
 };
 
 use super::{vault_copyto_read_tool, vault_copyto_write_tool};
@@ -38,7 +38,7 @@ fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec
     let sent = Arc::new(Mutex::new(Vec::new()));
     let mut ctx = ToolContext::detached("vault_copyto_read");
     let sink = Arc::clone(&sent);
-    ctx.extensions.insert(Outlet::new(move |chunk| {
+    ctx.extensions.insert(TransferSender::new(move |chunk| {
         let mut sent = sink.lock().expect("not poisoned");
         if sent.len() == room {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -55,7 +55,7 @@ fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec
 /// The answer of the write step to this input.
 fn write(root: &Path, path: &str, input: &[u8]) -> Result<String, ToolError> {
     let mut ctx = ToolContext::detached("vault_copyto_write");
-    ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
+    ctx.extensions.insert(TransferReceiver::new(io::Cursor::new(input.to_vec())));
     let arguments = format!(r#"{{"destination_path":"{path}","temporary":"00ff"}}"#);
     run(root, &ctx, &vault_copyto_write_tool(), &arguments)
 }

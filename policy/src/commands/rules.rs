@@ -39,7 +39,7 @@ pub enum InvalidCommandRule {
     #[error("a rule names a program: write `git`, or `git push` for some of its calls")]
     Empty,
     /// The text is too long.
-    #[error("a rule has at most 1024 bytes")]
+    #[error("the rule is longer than 1024 bytes")]
     TooLong,
     /// The rule names a program by a path.
     #[error("`{0}` is a path: a rule names a program, in any folder; write only its name")]

@@ -85,7 +85,10 @@ fn faults_have_their_place_and_a_suggestion() {
             "[[expect]]\ntool = \"*\"\nverdict = \"ask\"\ncode = \"protected_path\"\n",
             &["only a denial has a code"],
         ),
-        ("[[expect]]\ntool = \"*\"\npath = \"/shared/a**\"\nverdict = \"ask\"\n", &["`**` is a whole name"]),
+        (
+            "[[expect]]\ntool = \"*\"\npath = \"/shared/a**\"\nverdict = \"ask\"\n",
+            &["`**` must stand for a whole path component"],
+        ),
         ("[[expect]]\ntool = \"*\"\npaths = []\nverdict = \"deny\"\n", &["expect[0].paths: an empty list"]),
         (
             "[[expect]]\ntool = \"*\"\naccess = \"read\"\nverdict = \"deny\"\n",

@@ -95,8 +95,8 @@ mod tests {
         }
         for (text, part) in [
             ("https://proxy.example:3128", "without TLS"),
-            ("http://user@proxy.example:3128", "leave user and password out"),
-            ("http://user:word@proxy.example:3128", "leave user and password out"),
+            ("http://user@proxy.example:3128", "leave out user and password"),
+            ("http://user:word@proxy.example:3128", "leave out user and password"),
             ("http://proxy.example:3128/path", "write `http://proxy.example:3128`"),
             ("http://proxy.example:3128/?query", "write `http://proxy.example:3128`"),
             ("http://proxy.example:3128/#", "write `http://proxy.example:3128`"),

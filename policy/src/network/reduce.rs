@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     ProfileName,
     file::{EgressEntries, Faults, NetworkEntries},
-    overlay::{lower, warn_of_no_effect},
+    reduce::{lower, warn_of_no_effect},
 };
 
 use super::{EgressSettings, ProfileNetwork};

@@ -14,7 +14,7 @@ use crate::{
     InvalidUrl, LintCode, Operation,
     file::{Faults, Located, PolicyFile},
     network::{authority_of, parse_url},
-    overlay::warn_of_no_effect,
+    reduce::warn_of_no_effect,
     render::quote,
 };
 
@@ -52,7 +52,7 @@ pub enum InvalidSearchUrl {
 /// A text that is not the ID of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "an engine's ID has 1 to {MAX_ENGINE_BYTES} of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy it from the engine's overview"
+    "not an engine ID: use 1 to {MAX_ENGINE_BYTES} characters of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy the ID from the engine's overview"
 )]
 pub(crate) struct InvalidEngine;
 

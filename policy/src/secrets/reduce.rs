@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Display};
 use crate::{
     SecretName,
     file::{Faults, Located, ReducedSecret, did_you_mean},
-    overlay::{refuse_widening, warn_of_no_effect},
+    reduce::{refuse_widening, warn_of_no_effect},
 };
 
 use super::SecretRule;

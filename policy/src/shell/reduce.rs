@@ -12,7 +12,7 @@ use crate::{
     effective::find_mount,
     file::{Faults, Located, ReducedAccess, ShellEntries},
     network::refuse_not_within,
-    overlay::{lower, lower_duration, refuse_widening, warn_of_no_effect},
+    reduce::{lower, lower_duration, refuse_widening, warn_of_no_effect},
 };
 
 use super::ShellOrAbsence;

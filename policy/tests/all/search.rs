@@ -60,8 +60,8 @@ fn provider_is_known_and_has_what_it_needs() {
     check_faults(
         "provider = 'google'\nengine = 'a b'",
         &[
-            "19:10: search.engine: an engine's ID has 1 to 64 of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy it from \
-           the engine's overview",
+            "19:10: search.engine: not an engine ID: use 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy \
+           the ID from the engine's overview",
         ],
     );
     check_faults(

@@ -58,8 +58,9 @@ pub(crate) struct BundleOptions {
 
 /// Check that no row of the audit log was changed, removed or inserted.
 ///
-/// Prints the number of rows and the hash of the last one. A log that was rewritten or cut as a whole shows only beside
-/// something that was kept elsewhere: a checkpoint, or an earlier hash.
+/// Prints the number of rows and the hash of the last one. Verification alone cannot detect
+/// that the whole log was rewritten or its end was cut off. To detect that, compare it with a checkpoint or a hash
+/// that was kept elsewhere.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -136,8 +137,8 @@ pub(crate) struct LogOptions {
 
 /// Decide the recorded calls again under the policy in force, or that of `--policy`.
 ///
-/// A call is compared with the answer of the policy that was in force then, which the state folder keeps. Names are
-/// judged, not files: links and the answers of persons do not count.
+/// A call is compared with the decision of the policy that was in force then, which the state folder keeps. Paths are
+/// judged by name only: symlinks are not resolved, and answers to approvals are ignored.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -156,7 +157,7 @@ pub(crate) struct ReplayOptions {
     pub(crate) filter: FilterOptions,
 }
 
-/// Which rows are meant.
+/// Selects rows.
 #[derive(Debug, Clone, Args, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {

@@ -43,7 +43,7 @@ pub(crate) struct UndoOptions {
     pub(crate) force: bool,
 }
 
-/// The calls whose changes are meant.
+/// The calls whose changes to undo.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("calls"))]
 pub(crate) struct Selection {

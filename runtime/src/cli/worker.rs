@@ -12,7 +12,7 @@ use super::{ModelOptions, StoreOptions, agent::Strategy};
 /// in the store; Temporal holds ids, names, and what people send it.
 ///
 /// A workflow begins with a question, or with the id of a run that is in the store. Questions about calls wait for
-/// `portcullis approvals`, or for the signal `approve`. Ctrl-C or SIGTERM stops the worker in order: steps that have
+/// `portcullis approvals`, or for the signal `approve`. Ctrl-C or SIGTERM stops the worker gracefully: steps that have
 /// not had an effect go to other workers.
 #[derive(Debug, Args)]
 #[command(
@@ -24,7 +24,7 @@ Examples:
   temporal workflow signal --workflow-id ID --name steer --input '\"Be brief.\"'
 
 Exit codes:
-  0 stopped in order    1 the worker failed    2 wrong usage, or an unusable policy
+  0 stopped gracefully    1 the worker failed    2 wrong usage, or an unusable policy
   5 no server answers, or it has no such namespace    130 stopped by a second Ctrl-C"
 )]
 pub(crate) struct WorkerOptions {

@@ -14,7 +14,7 @@ use portcullis_tools::{
 use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope, async_trait};
 
 use super::{
-    agent::prompt::{Answerer, executor, exit_code},
+    agent::prompt::{PromptRunner, executor, exit_code},
     audit as rows, doctor,
     interrupts::{INTERRUPTED, run_interruptibly},
 };
@@ -87,7 +87,7 @@ fn answer(
     let runtime = setup::runtime()?;
     let run = runtime.block_on(async {
         let registry = Arc::new(setup::registry(envelope, shell).await?);
-        let answerer = Answerer {
+        let prompt_runner = PromptRunner {
             config: AgentConfig::new(AGENT),
             provider: Arc::new(script),
             executor: Arc::new(executor(registry, caller)),
@@ -97,7 +97,7 @@ fn answer(
             live.show(event);
             Ok(())
         };
-        answerer.answer(Message::user(PROMPT), cancel_requested, show).await
+        prompt_runner.run_prompt(Message::user(PROMPT), cancel_requested, show).await
     });
     // Do not wait for a native tool that blocks its thread.
     runtime.shutdown_background();

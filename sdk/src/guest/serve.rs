@@ -14,7 +14,7 @@ use portcullis_types::{
 use crate::{
     DeclaredTool,
     guest::frames::Frames,
-    transfer::{Inlet, Outlet},
+    transfer::{TransferReceiver, TransferSender},
 };
 
 /// The exit code of an answered request, even if the call failed.
@@ -108,7 +108,7 @@ fn call(
         Some(tool) => {
             let arguments = frame.arguments.get();
             let mut ctx = call_context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
-            ctx.extensions.insert(Inlet::new(stdin));
+            ctx.extensions.insert(TransferReceiver::new(stdin));
             pollster::block_on(tool.run(&ctx, arguments))
         }
         None => Err(ToolError::not_found(format!("no tool `{}` in this module", frame.tool))),
@@ -150,6 +150,6 @@ fn call_context<W: Write + Send + 'static>(
         update.report(&GuestFrame::Update(OutputFrame(partial)));
     }));
     let chunks = Arc::clone(frames);
-    ctx.extensions.insert(Outlet::new(move |bytes| chunks.send_chunk(bytes)));
+    ctx.extensions.insert(TransferSender::new(move |bytes| chunks.send_chunk(bytes)));
     ctx
 }

@@ -182,7 +182,7 @@ pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, Even
 impl EventInlet {
     /// Waits until the command is about to start.
     ///
-    /// # CancelReceiver
+    /// # Cancellation
     /// Dropping the future cancels the command.
     ///
     /// # Errors

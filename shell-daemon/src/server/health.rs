@@ -55,7 +55,7 @@ impl ProofError {
 /// Proves that sessions with these variables work: starts a session, tests its shell and ends it. A recent result for
 /// the same variables is reused. Only one session is started at a time, regardless of the number of callers.
 ///
-/// # CancelReceiver
+/// # Cancellation
 /// The check continues on its thread, and ends its session.
 pub(super) async fn prove(
     sidecar: &Arc<SidecarServer>,

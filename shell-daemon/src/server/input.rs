@@ -30,7 +30,7 @@ impl StdinSender {
 
     /// Writes all of `bytes` after the bytes of earlier calls. Waits while the command does not read.
     ///
-    /// # CancelReceiver
+    /// # Cancellation
     /// Some of the bytes may already have been written.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use portcullis_shell_protocol::{PostureReport, shell_server::ShellServer};
 /// to `ready`. After `stop` resolves, no new work is accepted, running commands get
 /// [`super::ServiceLimits::grace`], and all sessions are ended.
 ///
-/// # CancelReceiver
+/// # Cancellation
 /// Dropping the future ends every session without waiting for its end.
 ///
 /// # Errors

@@ -46,7 +46,7 @@ struct StandaloneArguments {
     /// The sidecar's state folder, outside of all mounts. Default: the folder of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// The number of another user whose clients may connect. May be given several times. Any user can then reach the
+    /// The user ID (UID) of another user whose clients may connect. May be given several times. Any user can then reach the
     /// socket, and its folder may be of mode 0755; the sidecar asks the kernel for the user of each connection
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
@@ -141,8 +141,8 @@ fn listener(
         setting: "socket",
         problem: "is missing: name one with --socket, or start this by a socket unit".to_owned(),
     })?;
-    let reach = if arguments.allow_uid.is_empty() { SocketAccess::Own } else { SocketAccess::Others };
-    let (listener, file) = socket::listen(path, reach)?;
+    let access = if arguments.allow_uid.is_empty() { SocketAccess::Own } else { SocketAccess::Others };
+    let (listener, file) = socket::listen(path, access)?;
     Ok((listener, Some(file)))
 }
 

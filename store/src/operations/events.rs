@@ -131,7 +131,7 @@ pub(crate) async fn remove_events_before(
         .await?;
     let ids = rows.into_iter().map(|mut row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let Some(last) = ids.iter().max() else { return Ok(0) };
-    // A reader that returns learns from this that it has missed events.
+    // A reader that reconnects compares its position with `removed`, and so detects that it missed events.
     sql.execute("update event_log set removed = $1 where removed < $1", parameters![*last]).await?;
     Ok(u64::try_from(ids.len()).unwrap_or(u64::MAX))
 }
@@ -149,7 +149,7 @@ pub(super) async fn remove_topic(sql: &mut dyn Sql, topic: &str, limit: i64) -> 
         .await?;
     let ids = rows.into_iter().map(|mut row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    // Each event has a topic, so an event of the range without one has just lost its last.
+    // Every event has at least one topic. An event in this range without a topic has therefore just lost its last one.
     sql.execute(
         "delete from events where id between $1 and $2 \
          and not exists (select 1 from event_topics where event = events.id)",

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     bootstrap::existing_mounts,
     error::BootstrapError,
-    home::Home,
+    home::NonDefaultHome,
     http_tool::HttpTarget,
     policy_files::PolicyFiles,
     registered::RegisteredTool,
@@ -382,7 +382,7 @@ impl Explainer {
             RoleKind::Path(_) | RoleKind::Entry => {
                 let declared = role.path_access().unwrap_or(Access::Write);
                 let access = if request.writes { Access::Write } else { declared };
-                let text = match Home::new(self.policy.home()) {
+                let text = match NonDefaultHome::new(self.policy.home()) {
                     Some(home) if !text.is_empty() => home.absolute(&text),
                     _ => text,
                 };

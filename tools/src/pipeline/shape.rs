@@ -86,7 +86,7 @@ pub(crate) fn shape(
     let partial_content = PartialContent::from_details(&tool_details, tool);
     let mut rest_note = page_note(&tool_details, tool);
     let mut details = details(tool_details, notes);
-    let excess = Excess::measure(&output, &size, tool, &grant, hook_edit);
+    let excess = ExceededLimits::measure(&output, &size, tool, &grant, hook_edit);
     let trailer = partial_content.as_ref().map(PartialContent::trailer).or(trailer);
     if excess.exceeds() {
         // Build the full text before removing anything.
@@ -128,7 +128,7 @@ pub(crate) fn shape(
 }
 
 /// The parts of a result that exceed the call's limit.
-struct Excess {
+struct ExceededLimits {
     /// The limit, in bytes.
     limit: usize,
     content: bool,
@@ -137,7 +137,7 @@ struct Excess {
     data_not_in_text: bool,
 }
 
-impl Excess {
+impl ExceededLimits {
     fn measure(
         output: &ToolOutput,
         size: &Size,

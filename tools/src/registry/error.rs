@@ -101,7 +101,7 @@ pub enum RegistryError {
         other: ToolName,
     },
     /// A declared host is not a valid rule.
-    #[error("tool `{tool}` declares the host `{}`, which is not a rule: {source}", escape_for_display(text))]
+    #[error("tool `{tool}` declares the host `{}`, which is not a rule", escape_for_display(text))]
     Hosts {
         /// The tool's name.
         tool: String,

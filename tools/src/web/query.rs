@@ -25,12 +25,12 @@ pub(super) struct SearchQuery {
     pub(super) text: String,
     pub(super) max_results: u32,
     pub(super) site: Option<HostName>,
-    pub(super) since: Option<Since>,
+    pub(super) since: Option<DateRange>,
 }
 
 /// The time from a date until today, both in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Since {
+pub(super) struct DateRange {
     pub(super) date: Date,
     pub(super) today: Date,
 }
@@ -66,7 +66,7 @@ impl SearchQuery {
             text: query.to_owned(),
             max_results: max_results.clamp(1, MAX_RESULTS),
             site: non_empty("site").map(site).transpose()?,
-            since: non_empty("since").map(|text| Since::parse(text, now)).transpose()?,
+            since: non_empty("since").map(|text| DateRange::parse(text, now)).transpose()?,
         })
     }
 }
@@ -87,7 +87,7 @@ fn site(text: &str) -> Result<HostName, ToolError> {
     }
 }
 
-impl Since {
+impl DateRange {
     fn parse(text: &str, now: Timestamp) -> Result<Self, ToolError> {
         let today = now.to_zoned(TimeZone::UTC).date();
         let is_date =

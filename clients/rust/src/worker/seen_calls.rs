@@ -1,9 +1,9 @@
-//! [`SeenCalls`]: the calls that a worker has begun, so that it answers none twice.
+//! [`SeenCalls`]: the calls that a worker has begun, so that it answers each call once.
 
 use std::collections::{HashSet, VecDeque};
 
-/// The maximum number of answered calls that are remembered. A call is seen again if it was in the list and
-/// then in an event, or in an event that is repeated after a lost connection.
+/// The maximum number of answered calls that are remembered. A call can arrive twice: in the list
+/// and in an event, or in an event that the gateway repeats after a lost connection.
 const MAX_ANSWERED: usize = 10_000;
 
 /// The calls that a worker has begun.

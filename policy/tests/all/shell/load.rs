@@ -160,7 +160,7 @@ fn a_policy_cannot_define_or_assign_the_shells_profile() {
         ("[profiles.Shell]", "the mounts of a shell belong in `[shell]`; use another name for a profile"),
         (
             "[tools.t]\nprofile = 'Shell'",
-            "tools that run commands get `Shell` by themselves; name no profile for them",
+            "`Shell` is assigned automatically to tools that run commands; remove `profile`",
         ),
     ] {
         let error = try_load(&format!("{BASE}\n[shell]\n{section}"), None).expect_err("is refused");

@@ -15,39 +15,39 @@ use crate::{command::interrupts::INTERRUPTED, error::CliError};
 /// The hint on how to approve a call when there is no approver.
 const HOW_TO_APPROVE: &str = "no approver is available: start the agent on a terminal, or with --approve";
 
-/// The parts that answer prompts: a model, tools, and a conversation.
+/// Runs prompts through an agent loop, with a model, tools, and a conversation.
 #[derive(Clone)]
-pub(in crate::command) struct Answerer {
+pub(in crate::command) struct PromptRunner {
     pub(in crate::command) config: AgentConfig,
     pub(in crate::command) provider: Arc<dyn Provider>,
     pub(in crate::command) executor: Arc<dyn ToolExecutor>,
     pub(in crate::command) store: Arc<dyn MessageStore>,
 }
 
-impl Answerer {
+impl PromptRunner {
     /// Works on a prompt and shows its events in order, up to the first that cannot be shown.
     ///
     /// # Errors
     /// The error of `show`. The run has nevertheless ended.
     ///
     /// # Cancellation
-    /// `cancel_requested` cancels the run, which then ends in an orderly way.
-    pub(in crate::command) async fn answer(
+    /// `cancel_requested` cancels the run, which then ends gracefully.
+    pub(in crate::command) async fn run_prompt(
         self,
         prompt: Message,
         cancel_requested: &CancellationToken,
         show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
     ) -> Result<AgentRunResult, CliError> {
-        self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
+        self.drive(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
-    /// Continues a run, as [`Answerer::answer`] answers a prompt. Keeps the run's lease while it works.
+    /// Continues a run, as [`PromptRunner::run_prompt`] runs a prompt. Keeps the run's lease while it works.
     ///
     /// # Errors
-    /// As in [`Answerer::answer`].
+    /// As in [`PromptRunner::run_prompt`].
     ///
     /// # Cancellation
-    /// As in [`Answerer::answer`]. A person can also cancel the run from another process.
+    /// As in [`PromptRunner::run_prompt`]. A person can also cancel the run from another process.
     pub(in crate::command) async fn continue_run(
         self,
         run: &Arc<DrivenRun>,
@@ -61,10 +61,10 @@ impl Answerer {
             let _lease = run.keep_lease(handle);
             agent.resume(state).await
         };
-        self.work(work, cancel_requested, show).await
+        self.drive(work, cancel_requested, show).await
     }
 
-    async fn work(
+    async fn drive(
         self,
         work: impl AsyncFnOnce(&mut AgentLoop) -> AgentRunResult,
         cancel_requested: &CancellationToken,
@@ -75,10 +75,10 @@ impl Answerer {
         let mut agent = AgentLoop::new(config, events, store, provider, executor);
         let handle = agent.handle();
         let work = async move {
-            let run = work(&mut agent).await;
+            let result = work(&mut agent).await;
             // Close the event channel, which ends `watch`.
             drop(agent);
-            run
+            result
         };
         let watch = async {
             let mut show_result = Ok(());
@@ -95,15 +95,15 @@ impl Answerer {
             outcome = &mut run_and_watch => Some(outcome),
             () = cancel_requested.cancelled() => None,
         };
-        let (run, show_result) = match outcome {
+        let (result, show_result) = match outcome {
             Some(outcome) => outcome,
             None => {
-                // The run still ends in an orderly way, and blocks until its events are read.
+                // The run still ends gracefully, and blocks until its events are read.
                 handle.cancel();
                 run_and_watch.await
             }
         };
-        show_result.map(|()| run)
+        show_result.map(|()| result)
     }
 }
 

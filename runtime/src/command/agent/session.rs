@@ -18,7 +18,7 @@ use portcullis_tools::{CallStartListener, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
 
 use super::{
-    prompt::{Answerer, executor},
+    prompt::{PromptRunner, executor},
     summary,
 };
 use crate::{
@@ -41,11 +41,11 @@ pub(super) enum View {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApprovalSource {
     /// The option `--approve` has answered all questions in advance.
-    InAdvance,
+    Option,
     /// A person at this terminal or at `portcullis approvals`. Without a terminal, there is no answer.
-    Here,
+    Terminal,
     /// A person at `portcullis approvals`.
-    Elsewhere,
+    StoreOnly,
 }
 
 /// One process's part of a run.
@@ -82,7 +82,7 @@ impl RunSession {
     /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
     ///
     /// # Cancellation
-    /// As in [`Answerer::continue_run`].
+    /// As in [`PromptRunner::continue_run`].
     pub(super) async fn continue_run(
         &self,
         mut next: Continuation,
@@ -98,19 +98,19 @@ impl RunSession {
         }
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
-        let answerer = self.answerer(&run);
+        let prompt_runner = self.prompt_runner(&run);
         let end = match &self.view {
             View::LiveView(live) => {
                 let show = |event: &_| {
                     live.show(event);
                     Ok(())
                 };
-                answerer.continue_run(&run, cancel, show).await
+                prompt_runner.continue_run(&run, cancel, show).await
             }
             View::Json(kind) => {
                 let mut format = kind.begin();
                 let show = |event: &_| stream::write_output(&format.lines(event));
-                answerer.continue_run(&run, cancel, show).await
+                prompt_runner.continue_run(&run, cancel, show).await
             }
         };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = run.totals().await;
@@ -120,20 +120,20 @@ impl RunSession {
         end
     }
 
-    fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
+    fn prompt_runner(&self, run: &Arc<DrivenRun>) -> PromptRunner {
         let mut caller = self.caller.clone();
         caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         let stored = match (self.approval_source, caller.approver.take()) {
-            (ApprovalSource::InAdvance, approver) => {
+            (ApprovalSource::Option, approver) => {
                 caller.approver = approver;
                 None
             }
-            (ApprovalSource::Elsewhere, _) => Some(StoredApprover::in_store(Arc::clone(run))),
-            (ApprovalSource::Here, Some(here)) => {
+            (ApprovalSource::StoreOnly, _) => Some(StoredApprover::in_store(Arc::clone(run))),
+            (ApprovalSource::Terminal, Some(here)) => {
                 Some(StoredApprover::in_store_and_locally(Arc::clone(run), here))
             }
-            (ApprovalSource::Here, None) => Some(StoredApprover::past_answers_only(Arc::clone(run))),
+            (ApprovalSource::Terminal, None) => Some(StoredApprover::past_answers_only(Arc::clone(run))),
         };
         if let Some(stored) = stored {
             let approver = match self.notifier.clone() {
@@ -146,7 +146,7 @@ impl RunSession {
             caller.approver = Some(Arc::new(approver));
         }
         let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();
-        Answerer {
+        PromptRunner {
             config: self.config.clone(),
             provider: Arc::clone(&self.provider),
             executor: Arc::new(StoredExecutor::new(executor, Arc::clone(run))),
@@ -155,20 +155,20 @@ impl RunSession {
     }
 
     /// Shows the answer, unless this terminal or the events have shown it.
-    pub(super) fn show_answer(&self, run: &AgentRunResult) -> Result<(), CliError> {
+    pub(super) fn show_answer(&self, result: &AgentRunResult) -> Result<(), CliError> {
         let was_shown = matches!(self.view, View::Json(_))
             || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
-        let Some(answer) = run.answer().filter(|_| !was_shown) else { return Ok(()) };
+        let Some(answer) = result.answer().filter(|_| !was_shown) else { return Ok(()) };
         let answer = format!("{answer}\n");
         stream::write_output(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
     }
 
     /// Shows the tokens and the time of a prompt, and of the whole run.
-    pub(super) fn show_costs(&self, run: &AgentRunResult, elapsed: Duration) {
+    pub(super) fn show_costs(&self, result: &AgentRunResult, elapsed: Duration) {
         if matches!(self.view, View::LiveView(_)) {
             let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             let totals = (totals.usage, totals.elapsed().max(elapsed));
-            let line = summary::line((run.usage, elapsed), totals, self.price.as_ref());
+            let line = summary::line((result.usage, elapsed), totals, self.price.as_ref());
             stream::write_stderr(&line);
         }
     }

@@ -219,7 +219,9 @@ fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
         }
     }
     if !anchors.iter().any(|anchor| anchor.source == CheckpointSource::Outside) {
-        out.push_str("not anchored: a log that was rewritten or cut as a whole would not show\n");
+        out.push_str(
+            "not anchored: this check cannot detect a log that was rewritten or truncated as a whole\n",
+        );
     }
 }
 

@@ -44,7 +44,7 @@ impl Swapper {
                     fs::rename(&temporary, &name)
                         .or_else(|_| fs::remove_dir_all(&temporary))
                         .or_else(|_| fs::remove_file(&temporary))
-                        .expect("somebody's own");
+                        .expect("the entry can be replaced or removed");
                 }
             }
         });
@@ -57,7 +57,7 @@ impl Drop for Swapper {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            assert!(ended.is_ok() || thread::panicking(), "the second party went on to the end");
+            assert!(ended.is_ok() || thread::panicking(), "the swapping thread ended without a panic");
         }
     }
 }

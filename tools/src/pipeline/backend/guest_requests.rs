@@ -50,7 +50,7 @@ pub(super) struct GuestRequests<'a> {
     requests_made: usize,
     next: u32,
     /// The open responses by number: those that the guest has neither read to their end nor closed.
-    open: HashMap<u32, OpenResponse>,
+    open: HashMap<u32, GuestResponse>,
     /// The secrets that the requests have carried.
     secrets: BTreeSet<SharedText>,
     /// The first error of the audit log, which fails the call.
@@ -58,7 +58,7 @@ pub(super) struct GuestRequests<'a> {
 }
 
 /// A response that the guest has neither read to its end nor closed.
-struct OpenResponse {
+struct GuestResponse {
     response: StreamedResponse,
     /// The unread part of the last chunk.
     rest: bytes::Bytes,
@@ -153,7 +153,7 @@ impl<'a> GuestRequests<'a> {
             Ok((response, judge)) => {
                 let rest = bytes::Bytes::new();
                 pending_record.passed_bytes = Some(0);
-                Ok(self.open(OpenResponse { response, rest, judge, record: pending_record }))
+                Ok(self.open(GuestResponse { response, rest, judge, record: pending_record }))
             }
             Err(error) => {
                 self.record(pending_record, RequestEnd::Failed(&error))?;
@@ -233,7 +233,7 @@ impl<'a> GuestRequests<'a> {
         PendingRecord::new(Arc::clone(&host.audit), row)
     }
 
-    fn open(&mut self, open_response: OpenResponse) -> HttpResponseHead {
+    fn open(&mut self, open_response: GuestResponse) -> HttpResponseHead {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let response = &open_response.response;
@@ -258,7 +258,7 @@ impl<'a> GuestRequests<'a> {
             return read_result;
         }
         // Write the row before the guest learns that the body has ended.
-        if let Some(OpenResponse { record, .. }) = self.open.remove(&number) {
+        if let Some(GuestResponse { record, .. }) = self.open.remove(&number) {
             self.record(
                 record,
                 read_result.as_ref().map_or_else(RequestEnd::Failed, |_end| RequestEnd::Closed(true)),
@@ -275,7 +275,7 @@ impl<'a> GuestRequests<'a> {
     pub(super) fn finish(mut self, failure: Option<&ToolError>) -> Result<(), ToolError> {
         let mut open_responses: Vec<_> = self.open.drain().collect();
         open_responses.sort_unstable_by_key(|(number, _)| *number);
-        for (_, OpenResponse { response, record, .. }) in open_responses {
+        for (_, GuestResponse { response, record, .. }) in open_responses {
             let end = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
             // `record` remembers the first error. Still write the other rows.
             let _kept = self.record(record, end);
@@ -324,7 +324,7 @@ enum RequestEnd<'e> {
     Failed(&'e ToolError),
 }
 
-impl OpenResponse {
+impl GuestResponse {
     /// Returns up to `max` bytes of the body. No bytes mean the end of the body.
     ///
     /// # Cancellation

@@ -1,4 +1,4 @@
-//! [`Readership`]: the right to read a stream of events. It is checked again while the stream is open.
+//! [`StreamPermit`]: the right to read a stream of events. It is checked again while the stream is open.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use tokio::{
 
 use crate::{
     access::{Identity, TokenHash},
-    core::GatewayState,
     error::{ApiError, ErrorCode},
+    state::GatewayState,
     topic,
 };
 
@@ -47,19 +47,19 @@ impl StreamSubject {
 
 /// The open streams, and a channel for changes that may end them.
 #[derive(Debug)]
-pub(crate) struct Readerships {
+pub(crate) struct StreamPermits {
     /// The number of streams by token.
     open: Mutex<HashMap<TokenHash, usize>>,
     changes: watch::Sender<()>,
 }
 
-impl Default for Readerships {
+impl Default for StreamPermits {
     fn default() -> Self {
         Self { open: Mutex::default(), changes: watch::Sender::new(()) }
     }
 }
 
-impl Readerships {
+impl StreamPermits {
     /// Makes all streams check their right again. Called after each change that revokes a right.
     pub(crate) fn recheck(&self) {
         self.changes.send_replace(());
@@ -67,8 +67,8 @@ impl Readerships {
 }
 
 /// The right of one reader. Dropping it releases the reader's stream from its token's count.
-pub(crate) struct Readership {
-    core: Arc<GatewayState>,
+pub(crate) struct StreamPermit {
+    state: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
     changes: watch::Receiver<()>,
@@ -76,23 +76,23 @@ pub(crate) struct Readership {
     is_counted: bool,
 }
 
-impl Readership {
+impl StreamPermit {
     /// Checks the right to a stream, and counts the stream.
     ///
     /// # Errors
     /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`] for a subject that the reader does not see,
     /// [`ErrorCode::TooMany`].
     pub(crate) async fn new(
-        core: Arc<GatewayState>,
+        state: Arc<GatewayState>,
         token: TokenHash,
         subject: StreamSubject,
     ) -> Result<Self, ApiError> {
         // Subscribe first, so that a change during the check is not missed.
-        let changes = core.readerships.changes.subscribe();
-        let identity = check(&core, &token, &subject).await?;
+        let changes = state.stream_permits.changes.subscribe();
+        let identity = check(&state, &token, &subject).await?;
         let is_counted = identity != Identity::Admin;
         if is_counted {
-            let mut open = core.readerships.open.lock();
+            let mut open = state.stream_permits.open.lock();
             let count = open.entry(token.clone()).or_default();
             if *count >= MAX_STREAMS_PER_TOKEN {
                 let message =
@@ -101,7 +101,7 @@ impl Readership {
             }
             *count += 1;
         }
-        Ok(Self { core, token, subject, changes, checked: Instant::now(), is_counted })
+        Ok(Self { state, token, subject, changes, checked: Instant::now(), is_counted })
     }
 
     /// Returns the topic of the stream.
@@ -128,19 +128,19 @@ impl Readership {
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
             // Clear the mark before the check, so that a change during the check triggers another check.
             self.changes.mark_unchanged();
-            check(&self.core, &self.token, &self.subject).await?;
+            check(&self.state, &self.token, &self.subject).await?;
             self.checked = Instant::now();
         }
         Ok(())
     }
 }
 
-impl Drop for Readership {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         if !self.is_counted {
             return;
         }
-        let mut open = self.core.readerships.open.lock();
+        let mut open = self.state.stream_permits.open.lock();
         if let Some(count) = open.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {
@@ -156,21 +156,21 @@ impl Drop for Readership {
 /// # Errors
 /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`].
 async fn check(
-    core: &GatewayState,
+    state: &GatewayState,
     token: &TokenHash,
     subject: &StreamSubject,
 ) -> Result<Identity, ApiError> {
-    let identity = Identity::of_token(core, token).await?;
+    let identity = Identity::of_token(state, token).await?;
     match subject {
         StreamSubject::Space(id) => {
-            identity.ensure_sees_space(core, id).await?;
+            identity.ensure_sees_space(state, id).await?;
             // The operator may ask for any id, so look up the space too.
-            core.store.space(id).await?;
+            state.store.space(id).await?;
         }
-        StreamSubject::Agent(id) => identity.ensure_sees_agent(core, id).await?,
+        StreamSubject::Agent(id) => identity.ensure_sees_agent(state, id).await?,
         StreamSubject::Run(id) => {
-            let agent = core.store.run(id).await?.summary.agent;
-            identity.ensure_sees_run(core, (id, &agent)).await?;
+            let agent = state.store.run(id).await?.summary.agent;
+            identity.ensure_sees_run(state, (id, &agent)).await?;
         }
     }
     Ok(identity)
