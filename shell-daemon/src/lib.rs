@@ -73,9 +73,9 @@ pub use posture::SessionPosture;
 pub use protected::ProtectedReport;
 pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork,
-    SidecarServerConfig, SidecarServerError, Token, embedded_main, enter_if_embedded, log_filter, serve,
-    shelld_main,
+    EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionConfig, SetupFault, SidecarMount,
+    SidecarNetwork, SidecarServerConfig, SidecarServerError, Token, embedded_main, enter_if_embedded,
+    log_filter, serve, shelld_main,
 };
 pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

@@ -45,7 +45,7 @@ mod session_thread;
 
 pub use config::{ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork, SidecarServerConfig};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
-pub use error::SidecarServerError;
+pub use error::{SetupFault, SidecarServerError};
 pub use health::ProofError;
 pub use logs::log_filter;
 pub use serve::serve;

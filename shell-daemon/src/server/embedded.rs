@@ -24,6 +24,7 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
 use super::{
     SidecarServerConfig, SidecarServerError, Token,
+    error::SetupFault,
     logs::{self, LogFormat},
     serve::serve_one,
 };
@@ -90,8 +91,7 @@ fn run() -> Result<(), SidecarServerError> {
     runtime.block_on(async {
         let mut stream = UnixStream::from_std(stream).map_err(system("watch the connection"))?;
         let read = timeout(SETUP_TIMEOUT, read_setup(&mut stream)).await;
-        let (setup, early) =
-            read.map_err(|_elapsed| setup_error("did not arrive within ten seconds".to_owned()))??;
+        let (setup, early) = read.map_err(|_elapsed| setup_error(SetupFault::Late))??;
         serve_one(setup.config, Token::parse(&setup.token)?, stream, early).await
     })
 }
@@ -102,9 +102,7 @@ fn take_stdin() -> Result<OwnedFd, SidecarServerError> {
     let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
         && sockopt::socket_type(stdin) == Ok(SocketType::STREAM);
     if !is_stream {
-        return Err(setup_error(
-            "cannot be read: descriptor 0 is not a connected Unix stream socket".to_owned(),
-        ));
+        return Err(setup_error(SetupFault::NoSocket));
     }
     let connection = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(system("take the connection"))?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
@@ -120,7 +118,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
         let read_from = bytes.len();
         let read = stream.read_buf(&mut bytes).await.map_err(system("read the setup"))?;
         if read == 0 {
-            return Err(setup_error("ended before the newline".to_owned()));
+            return Err(setup_error(SetupFault::Incomplete));
         }
         if let Some(end) = bytes[read_from..].iter().position(|byte| *byte == b'\n') {
             let mut early = bytes.split_off(read_from + end);
@@ -130,18 +128,18 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
             }
             let setup = serde_json::from_slice(&bytes)
                 // The error gives only the position, because serde's message could quote the token.
-                .map_err(|error| setup_error(format!("is malformed at byte {}", error.column())))?;
+                .map_err(|error| setup_error(SetupFault::Malformed { column: error.column() }))?;
             return Ok((setup, early));
         }
         if bytes.len() > MAX_SETUP_BYTES {
             break;
         }
     }
-    Err(setup_error("is longer than 256 KiB".to_owned()))
+    Err(setup_error(SetupFault::TooLong { limit: MAX_SETUP_BYTES }))
 }
 
-fn setup_error(problem: String) -> SidecarServerError {
-    SidecarServerError::Setup { problem }
+fn setup_error(fault: SetupFault) -> SidecarServerError {
+    SidecarServerError::Setup { fault }
 }
 
 fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> SidecarServerError {

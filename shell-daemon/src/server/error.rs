@@ -85,10 +85,10 @@ pub enum SidecarServerError {
         problem: String,
     },
     /// An embedded sidecar's setup is invalid.
-    #[error("the embedded sidecar's setup {problem}")]
+    #[error("the embedded sidecar's setup {fault}")]
     Setup {
-        /// The problem, worded to follow its subject in the message.
-        problem: String,
+        /// The problem.
+        fault: SetupFault,
     },
     /// The operating system refused an operation that every sidecar needs.
     #[error("cannot {operation}")]
@@ -105,5 +105,32 @@ pub enum SidecarServerError {
         /// The error of the transport.
         #[source]
         source: tonic::transport::Error,
+    },
+}
+
+/// The problem of an embedded sidecar's setup, worded to follow "the setup".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupFault {
+    /// The parent did not pass a socket.
+    #[error("cannot be read: descriptor 0 is not a connected Unix stream socket")]
+    NoSocket,
+    /// The message did not arrive in time.
+    #[error("did not arrive within ten seconds")]
+    Late,
+    /// The parent closed the socket too early.
+    #[error("ended before the newline")]
+    Incomplete,
+    /// The message is not the JSON of a setup. The text is not repeated, because it contains the token.
+    #[error("is malformed at byte {column}")]
+    Malformed {
+        /// The position in the message, counted from 1.
+        column: usize,
+    },
+    /// The message is longer than the limit.
+    #[error("is longer than {limit} bytes")]
+    TooLong {
+        /// The limit, in bytes.
+        limit: usize,
     },
 }
