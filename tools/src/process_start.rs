@@ -176,7 +176,7 @@ mod tests {
         let hash = cached_hash(&program, folder.path()).expect("hashed");
         assert_eq!(hash, hex::encode(Sha256::digest("one")));
         let cached = folder.path().join(HASH_CACHE_FILE);
-        let line = fs::read_to_string(&cache_file).expect("cached");
+        let line = fs::read_to_string(&cached).expect("cached");
         // A cached hash is used without reading the program.
         fs::write(&cached, line.replace(&hash, &"0".repeat(64))).expect("written");
         assert_eq!(cached_hash(&program, folder.path()).expect("cached"), "0".repeat(64));

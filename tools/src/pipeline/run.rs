@@ -22,7 +22,7 @@ use crate::{
     call::{Caller, StartingCall, cancelled_error},
     registered::RegisteredTool,
     run_labels::LabelGuard,
-    slots::{AbandonOnDrop, CallSlot},
+    slots::{AbandonOnDrop, CallSlot, ExclusiveLock},
 };
 
 /// The delays before the second and the third attempt.
@@ -121,7 +121,11 @@ pub(crate) async fn run(
 }
 
 /// Takes a slot. The step of an operation, and the nested call of a tool, take it below their parent's slot.
-async fn take_slot(exclusive: bool, host: &Host, caller: &Caller) -> Result<CallSlot, ToolError> {
+async fn take_slot(
+    exclusive: Vec<ExclusiveLock>,
+    host: &Host,
+    caller: &Caller,
+) -> Result<CallSlot, ToolError> {
     let slot = match &caller.slot {
         Some(parent) => {
             within_deadline(caller, host.slots.take_nested(parent, exclusive, &caller.cancel)).await??

@@ -6,7 +6,7 @@ use portcullis_policy::{SearchProvider, SearchSettings};
 use serde_json::{Value, json};
 
 use super::{
-    query::{SearchQuery, Since},
+    query::{DateRange, SearchQuery},
     request_step::{BODY, URL},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
             let mut pairs = url.query_pairs_mut();
             pairs.append_pair("q", &with_site).append_pair("count", &number);
             pairs.append_pair("result_filter", "web").append_pair("text_decorations", "false");
-            if let Some(Since { date, today }) = query.since {
+            if let Some(DateRange { date, today }) = query.since {
                 pairs.append_pair("freshness", &format!("{date}to{today}"));
             }
         }
@@ -55,7 +55,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
         SearchProvider::Duckduckgo => {
             let mut pairs = url.query_pairs_mut();
             pairs.append_pair("q", &with_site);
-            if let Some(Since { date, today }) = query.since {
+            if let Some(DateRange { date, today }) = query.since {
                 pairs.append_pair("df", &format!("{date}..{today}"));
             }
         }
@@ -75,7 +75,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
 
 /// Returns SearXNG's shortest time range that includes the date. `None` if even the longest
 /// range is too short.
-fn range_of(since: Since) -> Option<&'static str> {
+fn range_of(since: DateRange) -> Option<&'static str> {
     match since.days() {
         ..1 => Some("day"),
         1..28 => Some("month"),
