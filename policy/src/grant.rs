@@ -39,7 +39,7 @@ pub struct Grant {
     #[serde(skip_serializing_if = "has_none")]
     pub secrets: Arc<[GrantedSecret]>,
     /// Whether the tool is external: the arguments leave this host, and the result comes from outside.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(rename = "is_external", skip_serializing_if = "std::ops::Not::not")]
     pub sends_arguments_out: bool,
     /// The shell that the call's command may run in. `None` for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
