@@ -72,7 +72,7 @@ impl CycleScheduler {
     }
 }
 
-/// Wakes agents until the gateway stops. CycleScheduler then stop at their current step, and a later process resumes
+/// Wakes agents until the gateway stops. Cycles then stop at their current step, and a later process resumes
 /// them.
 pub(crate) async fn run(state: &Arc<GatewayState>) {
     let mut cycles = JoinSet::new();

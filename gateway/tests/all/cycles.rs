@@ -1,4 +1,4 @@
-//! CycleScheduler: inboxes, spaces, built-in tools.
+//! Cycles: inboxes, spaces, built-in tools.
 
 use serde_json::{Value, json};
 

@@ -29,7 +29,7 @@ pub struct ModuleApproval<'a> {
 /// A difference between the approved state and the current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleChange {
-    /// The item that changed: `module`, `declarations`, or the name of a property of [`DeclarationSummary::descriptor`].
+    /// The item that changed: `module`, `declarations`, or the name of a property of [`DeclarationSummary::properties`].
     pub what: String,
     /// The approved value.
     pub before: String,
