@@ -61,7 +61,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::return_kind::{
-                                Showable as _, Unshowable as _,
+                                SerializableDefault as _, OpaqueDefault as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_1();
                             (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
@@ -86,7 +86,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::return_kind::{
-                                Showable as _, Unshowable as _,
+                                SerializableDefault as _, OpaqueDefault as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_2();
                             (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
