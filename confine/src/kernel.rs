@@ -42,8 +42,8 @@ fn advice(layer: &str, error: &io::Error) -> String {
         }
         Some(libc::EPERM) => {
             format!(
-                "{layer} may not be asked for: this thread is confined already, or an outer seccomp profile \
-                 refuses it"
+                "the kernel denied the query for {layer}: this thread is already confined, or an outer seccomp \
+                 profile denies the call"
             )
         }
         _ => format!("the kernel offers no {layer} ({error})"),

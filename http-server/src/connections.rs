@@ -134,7 +134,7 @@ where
         .max_headers(MAX_HEADERS);
     async move {
         if let Err(error) = prepare(&stream) {
-            tracing::info!("a connection is not used: {error}");
+            tracing::info!("cannot set the options of a connection, so it is closed: {error}");
             return;
         }
         let service = service_fn(move |request| {

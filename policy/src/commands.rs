@@ -16,7 +16,7 @@ mod operator;
 mod pattern;
 mod read;
 mod rules;
-mod runs;
+mod run_targets;
 mod text;
 mod unreadable;
 mod walk;

@@ -259,7 +259,7 @@ pub(crate) struct CallOptions {
     pub(crate) run: String,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,
@@ -267,7 +267,7 @@ pub(crate) struct CallOptions {
 
 /// Foreign modules, beside those in the policy's folder.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Modules {
+pub(crate) struct ModuleOptions {
     /// Load a further foreign module. May be given several times.
     ///
     /// The policy decides what its tools get, whatever they declare. Without an entry in the policy, its tools get no
@@ -309,7 +309,7 @@ pub(crate) struct ToolsOptions {
     pub(crate) capabilities: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 #[derive(Debug, Args)]
@@ -362,11 +362,11 @@ pub(crate) enum PolicyCommand {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         #[command(flatten)]
-        modules: Modules,
+        modules: ModuleOptions,
     },
     /// Show every value in force, and the file and line that it comes from.
     ///
-    /// A value that no text sets is a `default`. Lists are shown element by element. Nothing is made, and nothing runs.
+    /// A value that no text sets is a `default`. Lists are shown element by element. The command creates no files and runs no tools.
     Show {
         /// Print the values and the grant of each shipped tool as JSON.
         #[arg(long)]

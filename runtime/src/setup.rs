@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
 use crate::{
-    cli::{CommonOptions, Modules, MountOption, ShellOption},
+    cli::{CommonOptions, ModuleOptions, MountOption, ShellOption},
     error::CliError,
     output::stream,
     policy_edit,
@@ -146,7 +146,7 @@ fn with_taken_variables(files: PolicyFiles) -> PolicyFiles {
 /// Like [`envelope`], with foreign modules.
 pub(crate) fn envelope_with(
     common: &CommonOptions,
-    modules: Modules,
+    modules: ModuleOptions,
 ) -> Result<RunnerBootstrapEnvelope, CliError> {
     let mut envelope = envelope(common)?;
     envelope.modules = modules.files;

@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `send(head, head_len, body, body_len)` | passes a request on (JSON, and bytes); returns the length of the answer |
 //! | `answer(out, len)` | copies the last answer (JSON) |
-//! | `read(body, out, len)` | waits for the next bytes of a response; returns their number, 0 at the end, or
-//! minus the length of a fault, which is then the last answer and closes the response |
+//! | `read(body, out, len)` | waits for the next bytes of a response; returns their number, 0 at the end, or minus the length of a fault, which is then the last answer and closes the response |
 //! | `close(body)` | drops a response |
 
 use std::{

@@ -219,8 +219,8 @@ impl SharedChangeWatch {
         };
         Ok(match operation {
             ChangeOperation::Change(path) => find(path)?.map(SaveTask::Path),
-            ChangeOperation::Leave(path) => find(path)?.map(SaveTask::Tree),
-            ChangeOperation::Arrive { from, to } => match (find(from)?, find(to)?) {
+            ChangeOperation::RemoveTree(path) => find(path)?.map(SaveTask::Tree),
+            ChangeOperation::MoveTo { from, to } => match (find(from)?, find(to)?) {
                 (Some(from), Some(to)) => Some(SaveTask::MovedHere { from, to }),
                 (None, Some(to)) => Some(SaveTask::Tree(to)),
                 (_, None) => None,

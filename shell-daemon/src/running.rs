@@ -108,7 +108,7 @@ impl Interruption {
     }
 }
 
-/// Whether a command that a prepared shell was given has run.
+/// Whether a prepared shell ran its command.
 #[derive(Debug)]
 pub(crate) enum PreparedOutcome {
     /// The command ran, to its end or until it was killed.

@@ -112,7 +112,7 @@ pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 /// this, so that no transaction holds up others for long.
 pub const MAX_SWEPT_ROWS: u32 = 1_000;
 
-/// A name or id: not empty, bounded, without control characters.
+/// Checks that a name or an id is not empty, not too long, and free of control characters.
 pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), StoreError> {
     // Control characters could disguise a name on a terminal. NUL is one of them, and PostgreSQL cannot keep
     // it.

@@ -18,7 +18,7 @@ pub trait TaskCallRunner: Send + Sync {
     ///
     /// # Cancellation
     /// If the future is dropped after `before`, the effects of the call are unknown.
-    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome;
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskRunnerResult;
 
     /// Called when a task has no more calls for now. The shell sessions and labels of the task's run can be
     /// dropped.
@@ -58,9 +58,9 @@ pub struct TaskCall {
     pub labels: BTreeSet<String>,
 }
 
-/// How a call ended.
+/// What the runner of a call returns.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TaskCallOutcome {
+pub enum TaskRunnerResult {
     /// The call has a result.
     Ended(ToolResult),
     /// The call needs a person's approval, and has had no effect.

@@ -46,9 +46,9 @@ mod task;
 mod task_file;
 mod watch;
 
-pub use calls::{CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart};
+pub use calls::{CallStartRecorder, TaskCall, TaskCallRunner, TaskCallStart, TaskRunnerResult};
 pub use error::{FileError, TaskFolderError};
 pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};
 pub use states::{ScannedState, StatesError, TaskStates};
-pub use task::{TaskCallReport, TaskCallReportStatus};
+pub use task::{ReportedStatus, TaskCallReport};

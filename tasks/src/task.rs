@@ -11,7 +11,7 @@ use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
 use tokio::sync::Semaphore;
 
 use crate::{
-    calls::{TaskCall, TaskCallOutcome, TaskCallRunner},
+    calls::{TaskCall, TaskCallRunner, TaskRunnerResult},
     document::TaskDocument,
     error::FileError,
     folder::FileVersion,
@@ -32,13 +32,13 @@ pub struct TaskCallReport {
     /// The tool. Empty if the block is not a valid call.
     pub tool: String,
     /// How the call ended.
-    pub status: TaskCallReportStatus,
+    pub status: ReportedStatus,
 }
 
-/// How a call ended.
+/// The status of a call in a report for people and in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TaskCallReportStatus {
+pub enum ReportedStatus {
     /// The call has succeeded.
     Succeeded,
     /// The call has failed, was refused, or is not a valid call.
@@ -70,8 +70,8 @@ impl std::fmt::Debug for dyn TaskCallRunner {
     }
 }
 
-/// How a call ended.
-enum TaskCallAttempt {
+/// How far this pass over the file got with a call.
+enum TaskCallProgress {
     Ended(TaskCallReport),
     /// The processor is stopping, so the call has not begun.
     NotBegun,
@@ -118,10 +118,10 @@ impl Task {
                 TaskStep::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
-                        TaskCallAttempt::NotBegun => return Ok(FileOutcome::Unfinished),
-                        TaskCallAttempt::Changed => {}
-                        TaskCallAttempt::Ended(report) => reports.push(report),
-                        TaskCallAttempt::Asked { report, row } => {
+                        TaskCallProgress::NotBegun => return Ok(FileOutcome::Unfinished),
+                        TaskCallProgress::Changed => {}
+                        TaskCallProgress::Ended(report) => reports.push(report),
+                        TaskCallProgress::Asked { report, row } => {
                             if let Some(place) = self.wait_for_approval(version, row).await? {
                                 reports.push(report);
                                 return Ok(place);
@@ -161,7 +161,7 @@ impl Task {
         call: RunningCall,
         approved: Option<String>,
         labels: BTreeSet<String>,
-    ) -> Result<TaskCallAttempt, FileError> {
+    ) -> Result<TaskCallProgress, FileError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| FileError::Io {
             operation: "get random bytes",
@@ -193,25 +193,25 @@ impl Task {
             // The semaphore is never closed, so `acquire` cannot fail.
             let _permit = self.permits.acquire().await;
             if self.cancel.is_cancelled() {
-                return Ok(TaskCallAttempt::NotBegun);
+                return Ok(TaskCallProgress::NotBegun);
             }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
         // The call was stopped because its row could not be written.
         match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(FileError::Gone) => return Ok(TaskCallAttempt::Changed),
+            Some(FileError::Gone) => return Ok(TaskCallProgress::Changed),
             Some(error) => return Err(error),
             None => {}
         }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
-            TaskCallOutcome::Ended(result) => {
-                self.finish(call, row, result).await.map(TaskCallAttempt::Ended)
+            TaskRunnerResult::Ended(result) => {
+                self.finish(call, row, result).await.map(TaskCallProgress::Ended)
             }
-            TaskCallOutcome::NeedsApproval { binding, question } => {
+            TaskRunnerResult::NeedsApproval { binding, question } => {
                 let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
-                let status = TaskCallReportStatus::NeedsApproval;
-                Ok(TaskCallAttempt::Asked {
+                let status = ReportedStatus::NeedsApproval;
+                Ok(TaskCallProgress::Asked {
                     report: TaskCallReport { line: call.line, tool: call.request.tool, status },
                     row: Box::new(row),
                 })
@@ -253,11 +253,10 @@ impl Task {
         };
         let content = result_fence::content(&result, &row.sanitized).map_err(FileError::Ledger)?;
         let status = match result.outcome.error() {
-            None => TaskCallReportStatus::Succeeded,
-            Some(error) => TaskCallReportStatus::Failed {
-                code: error.code().to_owned(),
-                message: error.message().to_owned(),
-            },
+            None => ReportedStatus::Succeeded,
+            Some(error) => {
+                ReportedStatus::Failed { code: error.code().to_owned(), message: error.message().to_owned() }
+            }
         };
         self.log(call.line, &call.request.tool, &status);
         let RunningCall { key, line, request, row: expected } = call;
@@ -288,7 +287,7 @@ impl Task {
         let row =
             LedgerRow { status: LedgerStatus::Failed, ended: Some(now), code: Some(code.to_owned()), ..row };
         let content = result_fence::refusal(code, &message).map_err(FileError::Ledger)?;
-        let status = TaskCallReportStatus::Failed { code: code.to_owned(), message };
+        let status = ReportedStatus::Failed { code: code.to_owned(), message };
         self.log(line, &tool, &status);
         self.edit(key, move |document| document.with_result(row.clone(), &content)).await?;
         Ok(TaskCallReport { line, tool, status })
@@ -308,10 +307,10 @@ impl Task {
         .await
     }
 
-    fn log(&self, line: usize, tool: &str, status: &TaskCallReportStatus) {
+    fn log(&self, line: usize, tool: &str, status: &ReportedStatus) {
         let (file, tool) = (EscapedText(&self.file.name), EscapedText(tool));
         match status {
-            TaskCallReportStatus::Failed { code, message } => {
+            ReportedStatus::Failed { code, message } => {
                 let message = EscapedText(message);
                 tracing::warn!(%file, line, %tool, %code, %message, "a call of a task file has failed");
             }

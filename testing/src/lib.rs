@@ -2,7 +2,7 @@
 //!
 //! | file | feature | content |
 //! |---|---|---|
-//! | `stock_container.rs`, `outer.rs` | – | seccomp filters around a process: those of a container, or a test's own |
+//! | `stock_container.rs`, `kernel_environment.rs` | – | seccomp filters around a process: those of a container, or a test's own |
 //! | `kernel.rs` | – | whether a missing kernel feature fails a test |
 //! | `waiting.rs` | – | waiting for what another thread or process does |
 //! | `pdf_file.rs` | – | PDF files, written object by object |
@@ -18,11 +18,11 @@ mod fixture;
 #[cfg(feature = "fixtures")]
 mod guests;
 mod kernel;
+pub mod kernel_environment;
 #[cfg(feature = "fixtures")]
 mod modules;
 #[cfg(feature = "registries")]
 pub mod oracles;
-pub mod outer;
 pub mod pdf_file;
 #[cfg(feature = "fixtures")]
 mod policy_text;

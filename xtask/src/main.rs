@@ -2,7 +2,7 @@
 
 mod quick;
 mod readability;
-mod slow;
+mod test_command;
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ enum Chore {
     Test {
         /// Which tests are run.
         #[arg(value_name = "TESTS", default_value = "all")]
-        choice: slow::TestChoice,
+        choice: test_command::TestChoice,
     },
     /// Everything that decides whether a change lands: tests, format, lints, docs, dependencies.
     Ci,
@@ -46,7 +46,7 @@ fn main() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate is in a workspace")?;
     match Chore::parse() {
         Chore::Quick { since } => quick::quick(root, &since),
-        Chore::Test { choice } => slow::test(root, choice),
+        Chore::Test { choice } => test_command::test(root, choice),
         Chore::Ci => run(root, "bash", &[".ci/run"]),
         Chore::Bench => {
             run(root, "cargo", &["bench", "--package", "portcullis-tests", "--bench", "budgets", "--locked"])

@@ -107,7 +107,7 @@ const WAYS_OUT: &[&str] = &[
 const MAY_CONNECT: &[&str] =
     // The last file uses a stream that the HTTP client has opened.
     &[
-        "clients/rust/src/connection.rs",
+        "clients/rust/src/transport.rs",
         "egress/src/",
         "confine/src/",
         "store/src/postgres",

@@ -165,7 +165,7 @@ fn a_log_cut_or_rewritten_with_its_own_key_is_noticed_by_the_witness() {
         fs::remove_dir_all(state.join(WITNESSES_DIR)).expect("removed");
         append(&open(state), 12);
     });
-    assert!(rewritten.starts_with("the witness has seen other rows of this log"), "{rewritten}");
+    assert!(rewritten.starts_with("the witness has seen different rows of this log"), "{rewritten}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn answers_of_a_witness_that_lies_are_not_believed() {
         (409, "-1\n", "it does not say how many rows"),
         (409, "99999999999999999999\n", "it does not say how many rows"),
         (409, "1000\n", "the witness has seen 1000 rows of this log, which has 4"),
-        (409, "0\n", "the witness has seen other rows"),
+        (409, "0\n", "the witness has seen different rows"),
         (403, "", "`audit.key.pub`"),
         (404, "", "does not know this log"),
         (302, "", "no answer of the protocol"),

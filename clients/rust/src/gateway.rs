@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use crate::{
     Call, ClientError, EventStream, Submission,
     address::{Address, PlainHttp, check_id},
-    connection::{self, Response, Transport},
     events,
     secret::Token,
     submission::{AcceptedResult, SubmittedResult},
+    transport::{self, Response, Transport},
 };
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ impl Gateway {
 
     fn checked(url: &str, token: &str, plain: PlainHttp) -> Result<Self, ClientError> {
         let address = Address::new(url, plain)?;
-        let transport = connection::transport(&address)?;
+        let transport = transport::transport(&address)?;
         Self::with_transport(address, token, transport)
     }
 

@@ -59,7 +59,7 @@
 //! | `tool.rs` | a typed function as the worker calls it |
 //! | `call.rs`, `submission.rs`, `events.rs` | what the gateway sends |
 //! | `address.rs`, `secret.rs` | the gateway's address, and the token |
-//! | `connection.rs` | HTTP over TLS |
+//! | `transport.rs` | HTTP over TLS |
 //! | `backoff.rs` | growing backoff between attempts |
 //! | `error.rs` | why something failed |
 #![forbid(unsafe_code)]
@@ -67,7 +67,6 @@
 mod address;
 mod backoff;
 mod call;
-mod connection;
 mod error;
 mod events;
 mod gateway;
@@ -76,6 +75,7 @@ mod submission;
 #[cfg(test)]
 mod testing;
 mod tool;
+mod transport;
 mod worker;
 
 pub use crate::{

@@ -110,7 +110,7 @@ impl FakeGateway {
             future::ready(sent.map(|()| TokioIo::new(MemoryStream(client))))
         });
         let address = Address::new("http://localhost", PlainHttp::OnThisMachine).expect("an address");
-        Gateway::with_transport(address, TOKEN, connection::pooled_transport(connect)).expect("a gateway")
+        Gateway::with_transport(address, TOKEN, transport::pooled_transport(connect)).expect("a gateway")
     }
 
     pub(crate) fn noted(&self) -> MutexGuard<'_, FakeGatewayScript> {

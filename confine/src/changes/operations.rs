@@ -1,4 +1,4 @@
-//! The paths that a change names. The filter that passes the calls on is in `seccomp/changes.rs`.
+//! Maps a system call to the paths that it changes. The filter that passes the calls on is in `seccomp/changes.rs`.
 
 use super::PendingChange;
 use crate::seccomp::FCHMODAT2;
@@ -6,12 +6,13 @@ use crate::seccomp::FCHMODAT2;
 /// An effect of a call on the names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOperation {
-    /// Only the content, the permissions or the name of this path.
+    /// Changes the content or the permissions of this path, or adds or removes its name. Has no effect on paths
+    /// below it.
     Change(PathArgument),
     /// The path and everything below it are removed or moved away.
-    Leave(PathArgument),
+    RemoveTree(PathArgument),
     /// `from` and everything below it are moved to `to`.
-    Arrive {
+    MoveTo {
         /// The path that is moved.
         from: PathArgument,
         /// The path that it is moved to.
@@ -26,9 +27,9 @@ pub struct PathArgument {
     /// directory.
     pub directory: Option<i32>,
     /// The address of the path's text in the caller's memory. `None` means the descriptor's own file.
-    pub text: Option<u64>,
+    pub text_address: Option<u64>,
     /// Whether a link at the path's end is followed.
-    pub follows: bool,
+    pub follows_symlink: bool,
 }
 
 /// Returns the effects of a call, or `None` for a call that changes nothing, which the filter does not pass
@@ -37,10 +38,14 @@ pub(super) fn of_call(change: &PendingChange) -> Option<Vec<ChangeOperation>> {
     let argument = |index: usize| change.arguments[index];
     let at = |directory: usize, text: usize, follows: bool| PathArgument {
         directory: Some(descriptor(argument(directory))).filter(|directory| *directory != libc::AT_FDCWD),
-        text: Some(argument(text)),
-        follows,
+        text_address: Some(argument(text)),
+        follows_symlink: follows,
     };
-    let plain = |text: usize, follows| PathArgument { directory: None, text: Some(argument(text)), follows };
+    let plain = |text: usize, follows| PathArgument {
+        directory: None,
+        text_address: Some(argument(text)),
+        follows_symlink: follows,
+    };
     let one = |path| Some(vec![ChangeOperation::Change(path)]);
     let flags = |index: usize| descriptor(argument(index));
     match change.call {
@@ -71,15 +76,15 @@ pub(super) fn of_call(change: &PendingChange) -> Option<Vec<ChangeOperation>> {
 }
 
 fn renamed(from: PathArgument, to: PathArgument, flags: i32) -> Option<Vec<ChangeOperation>> {
-    let mut operations = vec![ChangeOperation::Leave(from), ChangeOperation::Arrive { from, to }];
+    let mut operations = vec![ChangeOperation::RemoveTree(from), ChangeOperation::MoveTo { from, to }];
     if flags.cast_unsigned() & libc::RENAME_EXCHANGE != 0 {
-        operations.push(ChangeOperation::Arrive { from: to, to: from });
+        operations.push(ChangeOperation::MoveTo { from: to, to: from });
     }
     Some(operations)
 }
 
 fn whole_descriptor(argument: u64) -> PathArgument {
-    PathArgument { directory: Some(descriptor(argument)), text: None, follows: true }
+    PathArgument { directory: Some(descriptor(argument)), text_address: None, follows_symlink: true }
 }
 
 /// Returns whether an open with these flags follows a symlink at the path's end (open(2)).
@@ -114,7 +119,7 @@ mod tests {
             // The upper half of a register is undefined.
             let dirty = i64::from(flags) | 7 << 40;
             let operations = of_call(&change(libc::SYS_openat, [here, 4096, dirty, 0])).expect("a change");
-            let path = PathArgument { directory: None, text: Some(4096), follows };
+            let path = PathArgument { directory: None, text_address: Some(4096), follows_symlink: follows };
             assert_eq!(operations, [ChangeOperation::Change(path)]);
         }
     }
@@ -128,11 +133,11 @@ mod tests {
         };
         let [from, to] = [(3, 1), (4, 2)].map(|(directory, text)| PathArgument {
             directory: Some(directory),
-            text: Some(text),
-            follows: false,
+            text_address: Some(text),
+            follows_symlink: false,
         });
-        let arrive = |from, to| ChangeOperation::Arrive { from, to };
-        let expected = [ChangeOperation::Leave(from), arrive(from, to), arrive(to, from)];
+        let arrive = |from, to| ChangeOperation::MoveTo { from, to };
+        let expected = [ChangeOperation::RemoveTree(from), arrive(from, to), arrive(to, from)];
         assert_eq!(of_call(&change).expect("a change"), expected);
         assert_eq!(of_call(&super::PendingChange { call: libc::SYS_read, ..change }), None);
     }

@@ -87,7 +87,7 @@ impl HttpAccess {
         authority: Option<&Authority>,
     ) -> Option<(StatusCode, &'static str)> {
         if !self.knows_host(headers, authority) {
-            return Some((StatusCode::FORBIDDEN, "the Host is not one of this server"));
+            return Some((StatusCode::FORBIDDEN, "the Host header does not name this server"));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let is_known = |origin: &HeaderValue| {
@@ -213,9 +213,9 @@ impl Gate {
             return Some(refusal(status, reason));
         }
         if request.uri().path() != MCP_PATH {
-            return Some(refusal(StatusCode::NOT_FOUND, "there is only /mcp"));
+            return Some(refusal(StatusCode::NOT_FOUND, "unknown path; use /mcp"));
         }
-        self.stop.is_cancelled().then(|| busy("the server ends"))
+        self.stop.is_cancelled().then(|| busy("the server is shutting down"))
     }
 
     /// Reads a whole body, within the limits of size and time.
@@ -226,7 +226,7 @@ impl Gate {
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"))
             }
-            Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the request broke off")),
+            Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the request body is incomplete")),
             Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request took too long")),
         }
     }

@@ -1,6 +1,6 @@
 //! Bash's own commands and variables that hide code: text that bash runs later, or in an unexpected context.
 
-use super::{UnreadableCommand, runs, words::CommandWord};
+use super::{UnreadableCommand, run_targets, words::CommandWord};
 
 /// Variables that bash itself reads or runs.
 const READ_BY_BASH: &[&str] =
@@ -50,7 +50,7 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), UnreadableCom
             arguments.iter().try_for_each(ensure_no_hidden_command)?;
         }
     }
-    let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_its_arguments(name));
+    let (sets_by_name, runs_others) = (COUNTING.contains(&name), run_targets::runs_its_arguments(name));
     for variable in READ_BY_BASH {
         let sets = |word: &CommandWord| {
             // `NAME`, `NAME=`, `NAME+=` and `NAME[` all set the variable.

@@ -10,7 +10,7 @@ use brush_parser::ast::{
 use super::{
     Operator, UnreadableCommand, builtins,
     read::{self, FoundPrograms},
-    runs::{self, RunTarget},
+    run_targets::{self, RunTarget},
     text,
     words::{self, CommandWord},
 };
@@ -370,7 +370,7 @@ impl Walker {
         self.charge(8 * words.len())?;
         builtins::ensure_readable(&words)?;
         self.programs.sets_path |= builtins::may_set_path(&words);
-        let targets = runs::run_targets(&words)?;
+        let targets = run_targets::run_targets(&words)?;
         self.programs.invocations.push(words);
         self.depth += 1;
         for target in targets {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     UnreadableCommand,
-    runs::{
+    run_targets::{
         PlaceholderSource, RunTarget, join_words, literal_text, refuse_input_reader, text_target,
         with_placeholders,
     },

@@ -93,7 +93,7 @@ fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) ->
             faults.add_at(
                 &path,
                 format!(
-                    "`{other}` overlaps it; a folder is in `read` or in `caches`, and none contains another"
+                    "overlaps `{other}`; list each folder once, in `read` or in `caches`, and no folder inside another"
                 ),
             );
         } else if toolchain.caches.len() == MAX_CACHES {
@@ -108,7 +108,7 @@ fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) ->
         } else {
             faults.add_at(
                 &path,
-                "no folder of `read` holds it, so commands cannot run its programs; add it there",
+                "not inside any folder of `read`, so commands cannot run its programs; add it to `read`",
             );
         }
     }

@@ -102,7 +102,7 @@ const CASES: &[Case] = &[
         11,
         "`file_read`",
     ),
-    (Add("[protect]\nexcept = [\".git/hooks\"]"), ShippedNameDropped, 19, "is not protected"),
+    (Add("[protect]\nexcept = [\".git/hooks\"]"), ShippedNameDropped, 19, "is no longer protected"),
     (Add("[shell]\nenvironment = [\"AWS_SECRET_ACCESS_KEY\"]"), SecretVariable, 19, "name of a secret"),
     (Edit("version = 1", "version = 1\nrequire = []"), LayerWaived, 2, "is waived"),
     (

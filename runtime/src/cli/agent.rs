@@ -14,7 +14,7 @@ use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind};
 use portcullis_tools::native::Capability;
 
-use super::Modules;
+use super::ModuleOptions;
 
 /// Let a model work with the tools, for one prompt or in a conversation.
 ///
@@ -48,7 +48,7 @@ pub(crate) struct AgentOptions {
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]
-    pub(crate) kept: KeptOptions,
+    pub(crate) kept: ConversationOptions,
 
     /// Print the run's events instead of the answer, as JSON, one object a line.
     #[arg(long, requires = "prompt")]
@@ -104,8 +104,7 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
 
-    /// Give the model the tools of this capability, and no others except those of further ones. May be given several
-    /// times.
+    /// Offer the model only the tools of this capability. Repeat the option to add the tools of more capabilities.
     ///
     /// Default: those of `agent.toml`, else all tools that the policy offers. The policy decides about each call
     /// nevertheless. `portcullis tools --capabilities` lists them.
@@ -135,7 +134,7 @@ pub(crate) struct ModelOptions {
     pub(crate) approve: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 /// Where runs are kept.
@@ -153,7 +152,7 @@ pub(crate) struct StoreOptions {
 /// The conversation to continue.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct KeptOptions {
+pub(crate) struct ConversationOptions {
     /// Continue the newest conversation about this workspace or project.
     ///
     /// The model gets the messages so far. Flow rules hold for what the conversation has read before.

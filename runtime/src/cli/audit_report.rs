@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use portcullis_tools::audit::is_sha256;
 
-use super::{FilterOptions, Modules};
+use super::{FilterOptions, ModuleOptions};
 
 /// Write a report of the audit log as a page: for each tool and mount what is granted, what was used, and what was
 /// refused; calls, denials, approvals, hosts, secrets, and changes of the policy.
@@ -40,7 +40,7 @@ pub(crate) struct ReportOptions {
     pub(crate) filter: FilterOptions,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 fn row_hash(text: &str) -> Result<String, String> {

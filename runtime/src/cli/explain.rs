@@ -6,7 +6,7 @@ use clap::Args;
 use portcullis_tools::policy::{FlowLabel, LintLevel};
 use portcullis_types::SandboxTier;
 
-use super::{AGENT_ID, Modules, sandbox_tier};
+use super::{AGENT_ID, ModuleOptions, sandbox_tier};
 
 /// Explain what the policy would do with a call, without making it.
 ///
@@ -66,7 +66,7 @@ pub(crate) struct ExplainOptions {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 /// Compare two policies by their effect.
@@ -101,10 +101,11 @@ pub(crate) struct DiffOptions {
     pub(crate) json: bool,
 }
 
-/// Look for mistakes in a policy: faults, and lines that probably do not say what their author meant.
+/// Look for mistakes in a policy: faults, and lines that are valid but probably unintended.
 ///
-/// Each finding has a stable code, its file and line, and the line to write instead. Without FILE the policy in force
-/// is looked at, with its overlay, its mounts' folders and the approvals of modules. Nothing is made, and nothing runs.
+/// Each finding has a stable code, its file and line, and the line to write instead. Without FILE, the
+/// command checks the policy in force, its overlay, the folders of its mounts and the approvals of modules. The command
+/// creates no files and runs no tools.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{ModelChoice, Modules, StoreOptions};
+use super::{ModelChoice, ModuleOptions, StoreOptions};
 
 /// The address where a gateway listens.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:8810";
@@ -53,7 +53,7 @@ pub(crate) struct GatewayOptions {
     pub(crate) model: ModelChoice,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,

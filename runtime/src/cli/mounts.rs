@@ -8,12 +8,12 @@ use portcullis_tools::{
     policy::{MountName, SecretName},
 };
 
-use super::Modules;
+use super::ModuleOptions;
 
 /// Show what each tool may do in each mount.
 ///
 /// The answers come from the function that decides about calls. The numbers come from the audit log: how many calls
-/// used a mount, and how many were refused that named a path in it. Nothing is made, and nothing runs.
+/// used a mount, and how many were refused that named a path in it. The command creates no files and runs no tools.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -44,7 +44,7 @@ pub(crate) struct MountsOptions {
     pub(crate) html: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 /// The rows of the table.

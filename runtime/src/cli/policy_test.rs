@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Modules;
+use super::ModuleOptions;
 
 /// Decide whether the policy in force is as its operator expects.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct PolicyTestOptions {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 /// Write an overlay that takes away what no recorded call used.

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{Modules, StoreOptions};
+use super::{ModuleOptions, StoreOptions};
 use crate::client_config::ConfigClient;
 
 /// Serve the tools to a client of the Model Context Protocol.
@@ -60,7 +60,7 @@ pub(crate) struct ServeOptions {
     pub(crate) print_config: Option<ConfigClient>,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,

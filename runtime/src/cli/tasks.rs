@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Modules;
+use super::ModuleOptions;
 
 /// Run the tool calls in task files.
 #[derive(Debug, Subcommand)]
@@ -57,5 +57,5 @@ pub(crate) struct RunTasksOptions {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Modules;
+use super::ModuleOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
@@ -45,7 +45,7 @@ pub(crate) struct NewOptions {
 #[derive(Debug, Args)]
 pub(crate) struct BuildOptions {
     #[command(flatten)]
-    pub(crate) package: Package,
+    pub(crate) package: PackageOptions,
 }
 
 /// Build the tool of a crate if it is stale, and call it once.
@@ -93,7 +93,7 @@ pub(crate) struct TryOptions {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) package: Package,
+    pub(crate) package: PackageOptions,
 }
 
 /// Run a crate's tests, with their cases natively and in the sandbox.
@@ -103,12 +103,12 @@ pub(crate) struct TryOptions {
 #[derive(Debug, Args)]
 pub(crate) struct TestOptions {
     #[command(flatten)]
-    pub(crate) package: Package,
+    pub(crate) package: PackageOptions,
 }
 
 /// Which crate is meant.
 #[derive(Debug, Args)]
-pub(crate) struct Package {
+pub(crate) struct PackageOptions {
     /// The crate's folder.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
@@ -132,7 +132,7 @@ pub(crate) struct ApproveOptions {
     pub(crate) dry_run: bool,
 
     #[command(flatten)]
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModuleOptions,
 }
 
 /// Withdraw the approval of a tool.

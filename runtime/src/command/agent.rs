@@ -153,7 +153,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
     let view = json.map_or_else(|| View::LiveView(Arc::new(LiveView::to_stderr())), View::Json);
     config.system = Some(capabilities.with_prompts(&operator_text));
     let is_background = matches!(task, AgentTask::Background { .. });
-    let setting = Setting {
+    let setting = AgentSetup {
         workspace: workspace.to_string_lossy().into_owned(),
         price: file.prices.get(&settings.model).cloned(),
         config,
@@ -189,7 +189,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
 }
 
 /// Everything that a run needs before anything is started.
-struct Setting {
+struct AgentSetup {
     /// The workspace or the project's folder that the run is about.
     workspace: String,
     capabilities: Capabilities,
@@ -208,7 +208,7 @@ struct Setting {
     store: StoreOptions,
 }
 
-impl Setting {
+impl AgentSetup {
     /// Finds or begins the run, starts the registry, and works until the prompt is answered or the
     /// conversation ends.
     fn work(

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 pub(super) use self::use_counts::{UseCount, UseCounts};
 use crate::{
-    cli::{CommonOptions, Modules, MountsOptions, MountsView},
+    cli::{CommonOptions, ModuleOptions, MountsOptions, MountsView},
     error::CliError,
     output::{html, json, stream, table, text},
     setup,
@@ -111,7 +111,7 @@ pub(super) struct ExplainContext {
 
 impl ExplainContext {
     /// Reads the policy in force, and loads its modules.
-    pub(super) fn new(common: &CommonOptions, modules: Modules) -> Result<Self, CliError> {
+    pub(super) fn new(common: &CommonOptions, modules: ModuleOptions) -> Result<Self, CliError> {
         let envelope = setup::envelope_with(common, modules)?;
         let files = setup::policy_files(&envelope)?;
         let runtime = setup::runtime()?;
@@ -266,8 +266,8 @@ fn reach_text(steps: &[FlowStep]) -> String {
 fn gate_text(step: &FlowStep) -> String {
     match (step.verdict, &step.unasked) {
         (Approval::Allow, _) => "runs".to_owned(),
-        (Approval::Ask, Some(unasked)) => format!("asks by {}, except by {unasked}", step.rule),
-        (Approval::Ask, None) => format!("asks by {}", step.rule),
+        (Approval::Ask, Some(unasked)) => format!("needs approval: {}, unless {unasked} applies", step.rule),
+        (Approval::Ask, None) => format!("needs approval: {}", step.rule),
         (Approval::Deny, _) => format!("refused by {}", step.rule),
     }
 }

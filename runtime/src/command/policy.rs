@@ -22,7 +22,7 @@ use portcullis_tools::{
 
 use super::tools;
 use crate::{
-    cli::{CommonOptions, Modules},
+    cli::{CommonOptions, ModuleOptions},
     error::CliError,
     output::{stream, table, text},
     setup, sidecar,
@@ -39,7 +39,7 @@ pub(crate) fn default() -> Result<ExitCode, CliError> {
 pub(crate) fn check_file(
     common: &CommonOptions,
     file: &Path,
-    modules: Modules,
+    modules: ModuleOptions,
 ) -> Result<ExitCode, CliError> {
     let files = PolicyFiles::read(file)?;
     let policy = files.load(common.sandbox_tier)?;
@@ -66,7 +66,7 @@ pub(crate) fn check_file(
 }
 
 /// Shows the policy in force.
-pub(crate) fn check_in_force(common: &CommonOptions, modules: Modules) -> Result<ExitCode, CliError> {
+pub(crate) fn check_in_force(common: &CommonOptions, modules: ModuleOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, modules)?;
     let files = setup::policy_files(&envelope)?;
     // Load the policy first, so that a policy with faults leaves no folders behind.

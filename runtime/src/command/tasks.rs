@@ -7,7 +7,7 @@ mod runner;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use portcullis_tasks::{TaskCallReportStatus, TaskProcessor, TaskReport, TaskStates};
+use portcullis_tasks::{ReportedStatus, TaskProcessor, TaskReport, TaskStates};
 use portcullis_types::CancellationToken;
 
 use self::{approver::TaskApprovals, runner::RegistryCalls};
@@ -52,7 +52,7 @@ async fn process(
     let mut unwritten = None;
     let mut show = |report: &TaskReport| {
         has_failed |= report.error.is_some()
-            || report.calls.iter().any(|call| matches!(call.status, TaskCallReportStatus::Failed { .. }));
+            || report.calls.iter().any(|call| matches!(call.status, ReportedStatus::Failed { .. }));
         if let Err(error) = report::write(report, options.json) {
             unwritten.get_or_insert(error);
         }

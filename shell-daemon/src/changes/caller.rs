@@ -57,7 +57,7 @@ impl CallingThread {
     /// # Errors
     /// The system's error if the thread cannot be read.
     pub(super) fn path(&self, argument: &PathArgument) -> io::Result<Option<Vec<Vec<u8>>>> {
-        let Some(text) = argument.text else {
+        let Some(text) = argument.text_address else {
             let path = argument.directory.and_then(|descriptor| self.descriptor(descriptor).ok());
             return Ok(path.as_deref().map(components));
         };
@@ -75,7 +75,7 @@ impl CallingThread {
                 Err(error) => return Err(error),
             },
         };
-        self.resolve(base, &text, argument.follows)
+        self.resolve(base, &text, argument.follows_symlink)
     }
 
     /// The path of an open descriptor, as its owner sees it.
@@ -270,7 +270,11 @@ mod tests {
             ("loop/file", false, None),
         ] {
             let text = CString::new(format!("{}/{text}", path.display())).expect("no NUL");
-            let argument = PathArgument { directory: None, text: Some(text.as_ptr().addr() as u64), follows };
+            let argument = PathArgument {
+                directory: None,
+                text_address: Some(text.as_ptr().addr() as u64),
+                follows_symlink: follows,
+            };
             let expected = expected.map(|expected| components(path.join(expected).as_os_str().as_bytes()));
             assert_eq!(caller.path(&argument).expect("readable"), expected, "{text:?} {follows}");
         }

@@ -74,7 +74,7 @@ pub(super) struct SessionCommand {
     /// The position up to which the client already has the output of background jobs.
     pub(super) background_from: u64,
     pub(super) control: Arc<CommandControl>,
-    pub(super) outlet: EventOutlet,
+    pub(super) outlet: CommandEventSender,
     pub(super) permits: CommandPermits,
 }
 
@@ -144,7 +144,7 @@ impl SessionCommand {
 }
 
 /// The sending end of a command's events.
-pub(super) struct EventOutlet {
+pub(super) struct CommandEventSender {
     accepted: Option<oneshot::Sender<Result<(), Status>>>,
     events: mpsc::Sender<Result<ExecEvent, Status>>,
     /// A reserved slot for the last event. The session's thread can send that event without waiting for the client.
@@ -156,7 +156,7 @@ pub(super) struct EventOutlet {
 }
 
 /// The receiving end of a command's events: the result of the start, and the stream for the client.
-pub(super) struct EventInlet {
+pub(super) struct CommandEventReceiver {
     accepted: oneshot::Receiver<Result<(), Status>>,
     stream: ExecStream,
 }
@@ -165,7 +165,9 @@ pub(super) struct EventInlet {
 ///
 /// # Errors
 /// `failed` if the slot for the last event cannot be reserved. In practice a new channel has room.
-pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, EventInlet), Status> {
+pub(super) fn channel(
+    control: Arc<CommandControl>,
+) -> Result<(CommandEventSender, CommandEventReceiver), Status> {
     let (accept, accepted) = oneshot::channel();
     let (events, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
     let end_permit = events
@@ -173,13 +175,19 @@ pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, Even
         .try_reserve_owned()
         .map_err(|error| RefusalCode::Failed.status(format!("reserve the command's end: {error}")))?;
     let runtime = Handle::current();
-    let outlet =
-        EventOutlet { accepted: Some(accept), events, end_permit, runtime, delivered: 0, is_lost: false };
+    let outlet = CommandEventSender {
+        accepted: Some(accept),
+        events,
+        end_permit,
+        runtime,
+        delivered: 0,
+        is_lost: false,
+    };
     let stream = ExecStream { events: receiver, control };
-    Ok((outlet, EventInlet { accepted, stream }))
+    Ok((outlet, CommandEventReceiver { accepted, stream }))
 }
 
-impl EventInlet {
+impl CommandEventReceiver {
     /// Waits until the command is about to start.
     ///
     /// # Cancellation
@@ -197,7 +205,7 @@ impl EventInlet {
     }
 }
 
-impl EventOutlet {
+impl CommandEventSender {
     fn refuse(mut self, status: Status) {
         if let Some(accepted) = self.accepted.take() {
             // Sending fails only if the caller is gone.

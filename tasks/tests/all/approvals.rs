@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_tasks::TaskCallReportStatus;
+use portcullis_tasks::ReportedStatus;
 
 use crate::world::{Runner, World, call};
 
@@ -17,7 +17,7 @@ async fn a_call_waits_and_later_calls_do_not_overtake_it() {
     let runner = asking();
     let reports = world.run(&runner).await;
     assert_eq!(runner.effects(), ["a 1"]);
-    assert_eq!(reports[0].calls[1].status, TaskCallReportStatus::NeedsApproval);
+    assert_eq!(reports[0].calls[1].status, ReportedStatus::NeedsApproval);
     let text = world.read("03_Pending_Approval/a.md");
     assert!(text.contains("\"question\":\"may \\u0060pay\\u0060 run?\""), "{text}");
     // Without a person, nothing more happens.

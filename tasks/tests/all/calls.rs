@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use portcullis_tasks::{TaskCallReportStatus, limits::MAX_CONCURRENT_CALLS};
+use portcullis_tasks::{ReportedStatus, limits::MAX_CONCURRENT_CALLS};
 use portcullis_types::{CancellationToken, ToolError, ToolOutput};
 use serde_json::json;
 
@@ -80,8 +80,7 @@ async fn a_failure_is_recorded_and_the_other_calls_run() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let failed =
-        reports[0].calls.iter().filter(|call| matches!(call.status, TaskCallReportStatus::Failed { .. }));
+    let failed = reports[0].calls.iter().filter(|call| matches!(call.status, ReportedStatus::Failed { .. }));
     assert_eq!(failed.count(), 2);
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tasks::{
-    CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart, TaskProcessor, TaskReport,
+    CallStartRecorder, TaskCall, TaskCallRunner, TaskCallStart, TaskProcessor, TaskReport, TaskRunnerResult,
     TaskStates,
 };
 use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
@@ -85,19 +85,19 @@ pub(crate) fn text_of(call: &TaskCall) -> String {
 
 #[async_trait]
 impl TaskCallRunner for Runner {
-    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskRunnerResult {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let result = |outcome: Result<ToolOutput, ToolError>| {
             let mut result = ToolResult::without_run(call.call.clone(), ToolError::failed("not run"));
             result.outcome = outcome.into();
-            TaskCallOutcome::Ended(result)
+            TaskRunnerResult::Ended(result)
         };
         if call.call.tool == "unknown" {
             return result(Err(ToolError::not_found("there is no tool `unknown`")));
         }
         let binding = format!("{} {}", call.call.tool, call.call.arguments);
         if self.asks.contains(&*call.call.tool) && call.approved.as_ref() != Some(&binding) {
-            return TaskCallOutcome::NeedsApproval {
+            return TaskRunnerResult::NeedsApproval {
                 binding,
                 question: format!("may `{}` run?", call.call.tool),
             };

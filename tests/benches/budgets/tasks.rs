@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use portcullis_tasks::{
-    CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskProcessor, TaskStates,
+    CallStartRecorder, TaskCall, TaskCallRunner, TaskProcessor, TaskRunnerResult, TaskStates,
 };
 use portcullis_types::{CancellationToken, ToolError, ToolErrorKind, ToolResult, async_trait};
 
@@ -41,8 +41,8 @@ struct NoCalls;
 
 #[async_trait]
 impl TaskCallRunner for NoCalls {
-    async fn run(&self, call: TaskCall, _before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, _before: Arc<dyn CallStartRecorder>) -> TaskRunnerResult {
         let error = ToolError::new(ToolErrorKind::Internal, "no file of the measurement has a call");
-        TaskCallOutcome::Ended(ToolResult::without_run(call.call, error))
+        TaskRunnerResult::Ended(ToolResult::without_run(call.call, error))
     }
 }

@@ -10,7 +10,7 @@ use portcullis_policy::{
 };
 use portcullis_types::{ArgumentRole, RoleKind};
 
-use super::path_target::{PathContext, SymlinkTarget, is_reached_as_written, judge_target};
+use super::path_target::{PathContext, SymlinkHandling, is_reached_as_written, judge_target};
 use crate::{
     approval::StepGrant,
     sandbox::links::{ExposedFiles, LinkSuspicion},
@@ -96,9 +96,9 @@ fn judge<T: TraceSink>(
                 let mut roles = descriptor.roles.iter().filter(is_of_argument);
                 // If the argument also has another role, the tool follows a symlink at its end.
                 let final_symlink = if roles.all(|role| role.role == RoleKind::Entry) {
-                    SymlinkTarget::Keep
+                    SymlinkHandling::Keep
                 } else {
-                    SymlinkTarget::Follow
+                    SymlinkHandling::Follow
                 };
                 judge_target(path, *access, final_symlink, policy, paths)?;
                 // The `unasked` rules of a file tool match the text of a path, so a symlink on

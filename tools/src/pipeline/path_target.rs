@@ -29,7 +29,7 @@ pub(super) struct PathContext<'a> {
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
-    final_symlink: SymlinkTarget,
+    final_symlink: SymlinkHandling,
     policy: &WorkspaceSecurityPolicy,
     paths: PathContext<'_>,
 ) -> Result<(), Box<Denial>> {
@@ -53,7 +53,7 @@ pub(super) fn judge_target(
     }
     let is_vault = mount.name().is_vault();
     // Removing or renaming a name leaves the file's content unchanged.
-    let is_opened = exists && matches!(final_symlink, SymlinkTarget::Follow);
+    let is_opened = exists && matches!(final_symlink, SymlinkHandling::Follow);
     if is_opened && !is_vault {
         match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed)) {
             Some(LinkSuspicion::Private) => {
@@ -78,7 +78,7 @@ pub(super) fn judge_target(
 /// exactly the path's names.
 pub(super) fn is_reached_as_written(
     path: &GuestPath,
-    final_symlink: SymlinkTarget,
+    final_symlink: SymlinkHandling,
     paths: PathContext<'_>,
 ) -> bool {
     let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return false };
@@ -154,15 +154,15 @@ struct LeavesMount;
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
-    final_symlink: SymlinkTarget,
+    final_symlink: SymlinkHandling,
 ) -> Result<Option<NearestTarget<'a>>, LeavesMount> {
     let mut existing = path;
     let mut missing = Vec::new();
     loop {
         // A parent folder is always followed, because the last name is resolved in it.
         let flags = match final_symlink {
-            SymlinkTarget::Keep if missing.is_empty() => OFlags::NOFOLLOW,
-            SymlinkTarget::Keep | SymlinkTarget::Follow => OFlags::empty(),
+            SymlinkHandling::Keep if missing.is_empty() => OFlags::NOFOLLOW,
+            SymlinkHandling::Keep | SymlinkHandling::Follow => OFlags::empty(),
         };
         match resolve_beneath(root, existing, flags) {
             Ok(target) => return Ok(Some(NearestTarget { target, missing })),
@@ -188,7 +188,7 @@ fn resolve_nearest<'a>(
 
 /// How a symlink at the end of a path is treated.
 #[derive(Clone, Copy)]
-pub(super) enum SymlinkTarget {
+pub(super) enum SymlinkHandling {
     /// The symlink is followed.
     Follow,
     /// The symlink itself is removed or renamed.

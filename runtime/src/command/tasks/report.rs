@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_tasks::{TaskCallReport, TaskCallReportStatus, TaskReport};
+use portcullis_tasks::{ReportedStatus, TaskCallReport, TaskReport};
 use portcullis_types::{EscapedText, error_chain};
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ fn text(report: &TaskReport) -> String {
         let tool = if tool.is_empty() { "no call" } else { tool };
         let _ = write!(text, "  line {line}: {}: ", EscapedText(tool));
         let _ = match status {
-            TaskCallReportStatus::Succeeded => writeln!(text, "success"),
-            TaskCallReportStatus::Failed { code, message } => {
+            ReportedStatus::Succeeded => writeln!(text, "success"),
+            ReportedStatus::Failed { code, message } => {
                 writeln!(text, "failed ({}): {}", EscapedText(code), EscapedText(message))
             }
             _ => writeln!(text, "needs approval"),
@@ -48,8 +48,8 @@ fn object(report: &TaskReport) -> Value {
         .calls
         .iter()
         .map(|TaskCallReport { line, tool, status }| match status {
-            TaskCallReportStatus::Succeeded => json!({ "line": line, "tool": tool, "status": "success" }),
-            TaskCallReportStatus::Failed { code, message } => {
+            ReportedStatus::Succeeded => json!({ "line": line, "tool": tool, "status": "success" }),
+            ReportedStatus::Failed { code, message } => {
                 json!({ "line": line, "tool": tool, "status": "failed", "code": code, "message": message })
             }
             _ => json!({ "line": line, "tool": tool, "status": "pending" }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis_tasks::{CallStartRecorder, TaskCall, TaskCallOutcome, TaskCallRunner, TaskCallStart};
+use portcullis_tasks::{CallStartRecorder, TaskCall, TaskCallRunner, TaskCallStart, TaskRunnerResult};
 use portcullis_tools::{
     CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
@@ -34,7 +34,7 @@ impl RegistryCalls {
 
 #[async_trait]
 impl TaskCallRunner for RegistryCalls {
-    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskCallOutcome {
+    async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskRunnerResult {
         let mut caller = caller(&call.task);
         caller.cancel = self.cancel.child_token();
         let mut labels = Vec::with_capacity(call.labels.len());
@@ -46,7 +46,7 @@ impl TaskCallRunner for RegistryCalls {
                     let error = ToolError::denied(format!(
                         "the task's ledger has the unknown label `{label}`: {error}"
                     ));
-                    return TaskCallOutcome::Ended(self.registry.refuse(
+                    return TaskRunnerResult::Ended(self.registry.refuse(
                         call.call,
                         &caller,
                         error.with_code(ToolErrorCode::TaskLabel),
@@ -64,8 +64,8 @@ impl TaskCallRunner for RegistryCalls {
             .error()
             .is_some_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
         match approver.take_open().filter(|_| is_unanswered) {
-            Some((binding, question)) => TaskCallOutcome::NeedsApproval { binding, question },
-            None => TaskCallOutcome::Ended(hinted(result)),
+            Some((binding, question)) => TaskRunnerResult::NeedsApproval { binding, question },
+            None => TaskRunnerResult::Ended(hinted(result)),
         }
     }
 

@@ -166,7 +166,7 @@ fn advice_says_why_no_policy_line_would_help() {
         ("keep", keep("/shared/.bashrc"), "protected_path", "`[protect] paths`"),
         ("keep", keep("/vault/x"), "mount_not_granted", "write one in `[profiles]`"),
         ("risk", "{}".to_owned(), "approval_unavailable", "--approve"),
-        ("unrolled", r#"{"name": "/vault/x"}"#.to_owned(), "denied", "the tool itself says so"),
+        ("unrolled", r#"{"name": "/vault/x"}"#.to_owned(), "denied", "the tool reported this itself"),
     ] {
         let (_, stderr_text) = author.try_tool(3, tool, &arguments, &[]);
         assert!(stderr_text.contains(&format!("code     {code}\n")), "{stderr_text}");

@@ -107,7 +107,7 @@ impl RefusalDetails {
             rule: None,
             subject: None,
             remedy: Remedy::Advice(
-                "the tool itself says so. Where the sandbox refused it a file: give the argument that names it a role (`#[arg(path = \"read\")]`), so that the policy decides before the call and names the rule".to_owned(),
+                "the tool reported this itself. If the sandbox refused a file, mark the argument that names the file with `#[arg(path = \"read\")]`. The policy then decides before the call, and the error names its rule".to_owned(),
             ),
         }
     }
@@ -201,10 +201,10 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
             "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()
         }
         DenialCode::ProtectedPath => {
-            "no entry of a tool allows it: no tool writes to what `[protect] paths` names".to_owned()
+            "no tool may write to the paths in `[protect] paths`, whatever its entry says".to_owned()
         }
         DenialCode::HiddenPath => {
-            "no entry of a tool allows it: no tool sees what `[hide] paths` names".to_owned()
+            "no tool may see the names in `[hide] paths`, whatever its entry says".to_owned()
         }
         DenialCode::ModuleChanged => format!("approve it as it is now: portcullis tool approve {name}"),
         DenialCode::FlowDenied => {
@@ -231,7 +231,7 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
             "no policy leads from `https` to `http`; `[egress] max_redirects` bounds how many are followed".to_owned()
         }
         DenialCode::RobotsDisallowed | DenialCode::RobotsUnreadable => {
-            "no entry of a tool allows it: `[egress] robots = \"ignore\"` asks no robots.txt".to_owned()
+            "no entry of a tool allows it; `[egress] robots = \"ignore\"` skips robots.txt".to_owned()
         }
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
             "no module runs commands, whatever its entry says".to_owned()
@@ -246,7 +246,7 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
         | DenialCode::ApprovalRefused
         | DenialCode::ApprovalUnavailable
         | DenialCode::ApprovalTimedOut => {
-            "its tier or its own declaration requires the approval, and no entry changes that: read the call and give --approve".to_owned()
+            "the tool's tier or declaration requires approval, and no policy entry can change that; check the call, then run it with --approve".to_owned()
         }
     }
 }

@@ -157,7 +157,7 @@ impl fmt::Display for Counterexample {
                 for (index, step) in steps.iter().enumerate() {
                     let gate = match (step.verdict, &step.unasked) {
                         (Approval::Allow, _) => "runs".to_owned(),
-                        (Approval::Ask, None) => format!("asks by {}", step.rule),
+                        (Approval::Ask, None) => format!("needs approval: {}", step.rule),
                         (Approval::Ask, Some(rule)) => format!("runs by {rule}"),
                         (Approval::Deny, _) => format!("refused by {}", step.rule),
                     };

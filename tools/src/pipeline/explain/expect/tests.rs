@@ -126,13 +126,13 @@ fn chains_of_calls_are_found_or_there_are_none() {
     check_fails(
         "",
         "[[never]]\nreads = \"vault\"\nreaches = \"web\"\n",
-        &["/vault → vault_copyto", "/shared → ", "the model, after /shared → web_fetch (asks by"],
+        &["/vault → vault_copyto", "/shared → ", "the model, after /shared → web_fetch (needs approval:"],
     );
     check_holds("", "[[never]]\nreads = \"vault\"\nreaches = \"web\"\nunasked = true\n");
     check_holds("", "[[never]]\nreads = \"shared\"\nwrites = \"vault\"\n");
     check_holds("", "[[never]]\nwrites = \"vault\"\n");
     check_fails("", "[[never]]\nreads = \"vault\"\n", &["/vault → "]);
-    check_fails("", "[[never]]\nreaches = \"example.com\"\n", &["web_fetch (asks by"]);
+    check_fails("", "[[never]]\nreaches = \"example.com\"\n", &["web_fetch (needs approval:"]);
     check_holds("", "[[never]]\nreaches = \"web\"\nunasked = true\n");
     // A source can reach itself.
     check_fails("", "[[never]]\nreads = \"shared\"\nwrites = \"shared\"\n", &["→ /shared"]);

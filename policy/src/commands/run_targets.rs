@@ -214,7 +214,8 @@ fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>
 }
 
 /// The options of `find` and `fd` that run a program.
-const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+const FIND_RUN_OPTIONS: &[&str] =
+    &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 
 /// The source of the text that a program substitutes for a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -266,7 +267,7 @@ fn find_targets(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableC
             }
             continue;
         };
-        if FIND_RUNS.contains(&text) {
+        if FIND_RUN_OPTIONS.contains(&text) {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
             // `fd -x` needs no end mark: without one, all remaining words belong to the program that it runs.
             let (program, remaining_words) = rest.split_at(end.unwrap_or(rest.len()));
