@@ -46,7 +46,7 @@ fn a_path_that_commands_cannot_read_is_a_fault() {
         ("read = ['~/.a']\ncaches = ['~/.a/b']", "shell.caches[0]: overlaps `~/.a`"),
         ("read = ['~/.a/b']\ncaches = ['~/.a']", "shell.caches[0]: overlaps `~/.a/b`"),
         ("caches = ['~/.a', '~/.a/b']", "shell.caches[1]: overlaps `~/.a`"),
-        ("caches = ['~/.a']\npath = ['~/.a']", "shell.path[0]: no folder of `read` holds it"),
+        ("caches = ['~/.a']\npath = ['~/.a']", "shell.path[0]: not inside any folder of `read`"),
         ("variables = { PATH = '/x' }", "`PATH` is set by the session itself"),
         ("variables = { LD_PRELOAD = '/x' }", "`LD_PRELOAD` changes what every program runs"),
         ("variables = { A = 1 }", "shell.variables.A"),
