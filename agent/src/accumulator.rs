@@ -16,11 +16,11 @@ use super::{
 };
 
 /// The maximum number of calls that run in one turn. Each further call gets the error `resource_limit` as its
-/// result. Without the limit, one answer could occupy the machine indefinitely.
+/// result. Without the limit, one response could occupy the machine indefinitely.
 pub const MAX_CALLS_PER_TURN: usize = 128;
 
-/// The maximum number of calls that are kept from one answer. An answer with more calls is refused as a
-/// whole. Without the limit, one answer could fill the memory with calls that never run.
+/// The maximum number of calls that are kept from one response. A response with more calls is refused as a
+/// whole. Without the limit, one response could fill the memory with calls that never run.
 pub const MAX_LISTED_CALLS: usize = 16_384;
 
 /// The maximum length of one call's arguments, in bytes of their text: 1 MiB, the registry's limit too. Longer
@@ -84,7 +84,7 @@ pub struct ArgumentsPiece {
     pub delta: String,
 }
 
-/// The error of an answer with more than [`MAX_LISTED_CALLS`] calls in one turn.
+/// The error of a response with more than [`MAX_LISTED_CALLS`] calls in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the model asks for more than {MAX_LISTED_CALLS} calls in one turn")]
 pub struct TooManyCalls;
@@ -104,7 +104,7 @@ impl ToolCallAccumulator {
     /// Takes a piece. Returns the new text of the arguments once the call's id is known.
     ///
     /// # Errors
-    /// [`TooManyCalls`]: the caller must discard the answer.
+    /// [`TooManyCalls`]: the caller must discard the response.
     pub fn push(&mut self, delta: ToolCallDelta) -> Result<Option<ArgumentsPiece>, TooManyCalls> {
         let index = self.call_index(&delta)?;
         let call = &mut self.calls[index];
@@ -129,10 +129,10 @@ impl ToolCallAccumulator {
         self.calls.is_empty()
     }
 
-    /// Ends the answer and returns its calls, ordered by index.
+    /// Ends the response and returns its calls, ordered by index.
     ///
-    /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
-    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing
+    /// Calls run only if the response was neither cut off nor withheld ([`StopReason::Length`],
+    /// [`StopReason::ContentFilter`]), because such a response may lack calls or parts of them. Missing
     /// arguments mean `{}` if the provider says that the model finished. If one call's arguments have several
     /// objects, each becomes a separate call, but only for a tool in `offers` that declares to be read-only.
     #[must_use]
@@ -313,7 +313,7 @@ fn assemble(
         StopReason::Length => Some(cut_off("the answer reached the limit of tokens")),
         StopReason::ContentFilter => Some(cut_off("the provider withheld the rest of the answer")),
         StopReason::Stop | StopReason::ToolCalls => None,
-        // An unknown stop reason does not say whether the answer is complete. A whole object shows that it
+        // An unknown stop reason does not say whether the response is complete. A whole object shows that it
         // is; empty text shows nothing.
         StopReason::Other(_) => {
             text.trim().is_empty().then(|| cut_off("the answer ended for a reason that is not known"))

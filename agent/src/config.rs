@@ -30,11 +30,11 @@ pub struct AgentConfig {
     pub system: Option<String>,
     /// The model's name, as the provider knows it; empty means the provider's own default.
     pub model: String,
-    /// The maximum length of one answer, in tokens. `None` means the provider's default.
+    /// The maximum length of one response, in tokens. `None` means the provider's default.
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2. `None` means the provider's default.
     pub temperature: Option<f64>,
-    /// The maximum number of a model's turns for one prompt. A message that a person adds after an answer is a new
+    /// The maximum number of a model's turns for one prompt. A message that a person adds after a response is a new
     /// prompt.
     pub max_iterations: NonZeroU32,
     /// Which calls of a turn run concurrently.
@@ -44,11 +44,11 @@ pub struct AgentConfig {
     /// Grace period: how long calls, the store and the emitter may take to end by themselves when the run is
     /// cancelled.
     pub grace: Duration,
-    /// Deadline of the calls of one turn together, counted from the end of the model's answer. The executor
+    /// Deadline of the calls of one turn together, counted from the end of the model's response. The executor
     /// gets the deadline; calls that outlast it by [`AgentConfig::grace`] are dropped. `None` means that only
     /// each call's own deadline applies.
     pub turn_timeout: Option<Duration>,
-    /// How long the model may be silent before its answer counts as broken off.
+    /// How long the model may be silent before its response counts as broken off.
     pub model_idle_timeout: Duration,
 }
 

@@ -36,10 +36,10 @@ pub enum AgentEvent {
         /// The new part of the text.
         delta: String,
     },
-    /// The model's answer is complete. An answer with calls enters the history together with the results of
+    /// The model's response is complete. A response with calls enters the history together with the results of
     /// the calls.
     MessageEnd {
-        /// The complete answer.
+        /// The complete response.
         message: Arc<Message>,
     },
     /// An event of a call. [`ToolEvent::Finished`] never occurs here: [`AgentEvent::ToolEnd`] replaces it and
@@ -59,7 +59,7 @@ pub enum AgentEvent {
     TurnEnd {
         /// Which turn, counted from 1.
         iteration: u32,
-        /// Why the model's answer ended.
+        /// Why the model's response ended.
         stop: StopReason,
         /// Tokens of the turn, if the provider reports them.
         usage: Option<Usage>,
@@ -73,8 +73,8 @@ pub enum AgentEvent {
 
 impl AgentEvent {
     /// Returns whether the event opens or ends something. The loop sends such an event once, and no later
-    /// event makes up for its loss. A reader may miss other events: the pieces of an answer, because the
-    /// complete answer follows, and reports of a running call.
+    /// event makes up for its loss. A reader may miss other events: the pieces of a response, because the
+    /// complete response follows, and reports of a running call.
     #[must_use]
     pub fn must_arrive(&self) -> bool {
         match self {

@@ -6,9 +6,9 @@
 //! | `agent_loop.rs` | the loop: takes a run's steps in this process, from prompt to end |
 //! | `single_steps.rs` | the same steps, one at a time |
 //! | `steps.rs`, `state.rs` | the steps of a run, and its state between two of them |
-//! | `provider.rs` | the provider trait: request, and the pieces of an answer |
-//! | `read_response.rs` | reads one answer, from the request to its last piece |
-//! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
+//! | `provider.rs` | the provider trait: request, and the pieces of a response |
+//! | `read_response.rs` | reads one response, from the request to its last piece |
+//! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | a response's calls, rebuilt from their pieces |
 //! | `calls.rs`, `batches.rs` | the calls of a turn: which run concurrently, and one result for each |
 //! | `repeat_guard.rs` | the guard against repeated calls |
 //! | `steering.rs` | the handle: steer, follow up, cancel |

@@ -1,4 +1,4 @@
-//! [`Provider`]: the request to a model, and the pieces of its answer.
+//! [`Provider`]: the request to a model, and the pieces of its response.
 
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
@@ -7,8 +7,8 @@ use portcullis_types::{CancellationToken, FunctionDecl, Message, async_trait};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The stream of a model's answer. It ends with [`Delta::End`] or an error. A stream that ends with neither
-/// was cut off, and its reader must treat the answer as incomplete.
+/// The stream of a model's response. It ends with [`Delta::End`] or an error. A stream that ends with neither
+/// was cut off, and its reader must treat the response as incomplete.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
 /// A provider: answers requests for a model.
@@ -17,7 +17,7 @@ pub trait Provider: Send + Sync {
     /// Requests one turn, and returns the stream of its pieces.
     ///
     /// # Errors
-    /// [`ProviderError`] if there is no answer at all. An answer that breaks off is reported as an error of
+    /// [`ProviderError`] if there is no response at all. A response that breaks off is reported as an error of
     /// the stream.
     ///
     /// # Cancellation
@@ -48,15 +48,15 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// The tools that the model may call, by name.
     pub tools: Vec<FunctionDecl>,
-    /// The maximum length of the answer, in tokens. Default: the provider's.
+    /// The maximum length of the response, in tokens. Default: the provider's.
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2. Default: the provider's.
     pub temperature: Option<f64>,
-    /// Fires when the answer is no longer wanted.
+    /// Fires when the response is no longer wanted.
     pub cancel: CancellationToken,
 }
 
-/// A piece of a model's answer.
+/// A piece of a model's response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     /// More of the text.
@@ -67,7 +67,7 @@ pub enum Delta {
     ToolCall(ToolCallDelta),
     /// The turn's token counts so far. Each value replaces the previous one.
     Usage(Usage),
-    /// The answer is complete. No delta follows.
+    /// The response is complete. No delta follows.
     End(StopReason),
 }
 
@@ -85,7 +85,7 @@ pub struct ToolCallDelta {
     pub arguments: Option<String>,
 }
 
-/// Why an answer ended.
+/// Why a response ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -106,7 +106,7 @@ pub enum StopReason {
 pub struct Usage {
     /// Tokens of the request.
     pub input_tokens: u64,
-    /// Tokens of the answer.
+    /// Tokens of the response.
     pub output_tokens: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct Usage {
 pub enum ProviderErrorKind {
     /// The provider cannot be asked with these settings: no key, no such model, an invalid address.
     Configuration,
-    /// There was no connection, or it broke before or during the answer.
+    /// There was no connection, or it broke before or during the response.
     Transport,
     /// The provider refused the key or the permission.
     Unauthorized,
@@ -127,9 +127,9 @@ pub enum ProviderErrorKind {
     Rejected,
     /// The provider failed on its side.
     Server,
-    /// The answer does not follow the protocol.
+    /// The response does not follow the protocol.
     Malformed,
-    /// The answer broke off before its end.
+    /// The response broke off before its end.
     Incomplete,
     /// The request was cancelled.
     Cancelled,

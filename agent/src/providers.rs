@@ -2,15 +2,15 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `settings.rs` | model, address, and limits of an answer |
+//! | `settings.rs` | model, address, and limits of a response |
 //! | `key.rs` | a key that is never printed |
-//! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the answer as it arrives |
+//! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the response as it arrives |
 //! | `connection.rs` | the HTTP client: trusted certificates, no redirects, proxies |
 //! | `connector.rs` | opens a connection: directly, or through a proxy |
 //! | `refusal.rs` | turns failures and error statuses into errors |
 //! | `retry.rs` | when a request is sent again |
-//! | `response.rs` | turns a response into the pieces of an answer |
-//! | `decoder.rs` | decodes bytes into the pieces of an answer, within limits |
+//! | `response.rs` | turns an HTTP response into the pieces of the model's response |
+//! | `decoder.rs` | decodes bytes into the pieces of a response, within limits |
 //! | `frames.rs` | splits bytes into events: server-sent events, or JSON lines |
 //! | `wire/` | the protocol of each provider |
 //! | `scripted.rs` | [`ScriptedProvider`]: a model that follows a script |

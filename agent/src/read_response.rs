@@ -1,4 +1,4 @@
-//! Reads one answer of a model, from the request to its last piece.
+//! Reads one response of a model, from the request to its last piece.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{
     embedder::{GuardedEmitter, panicked},
 };
 
-/// The maximum length of an answer's text: 8 MiB. Without the limit, a model that never ends could fill the
+/// The maximum length of a response's text: 8 MiB. Without the limit, a model that never ends could fill the
 /// memory.
 pub const MAX_RESPONSE_BYTES: usize = 8 << 20;
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CompleteResponse {
     pub(super) text: String,
@@ -26,7 +26,7 @@ pub(super) struct CompleteResponse {
     pub(super) usage: Option<Usage>,
 }
 
-/// An answer that broke off. None of its calls may run.
+/// A response that broke off. None of its calls may run.
 #[derive(Debug)]
 pub(super) struct BrokenResponse {
     /// The text received so far.
@@ -35,8 +35,8 @@ pub(super) struct BrokenResponse {
     pub(super) usage: Option<Usage>,
 }
 
-/// Sends a request, reports the answer's pieces as they arrive, and returns the complete answer. Adds the ids
-/// of the answer's calls to `ids`.
+/// Sends a request, reports the response's pieces as they arrive, and returns the complete response. Adds the ids
+/// of the response's calls to `ids`.
 pub(super) async fn ask(
     provider: &dyn Provider,
     request: ModelRequest,
@@ -71,7 +71,7 @@ pub(super) async fn ask(
             },
             Delta::Usage(usage) => partial.usage = Some(usage),
             Delta::End(stop) => {
-                // The answer is complete, so a panic in the stream's destructor must not lose it.
+                // The response is complete, so a panic in the stream's destructor must not lose it.
                 drop_stream(stream);
                 let (calls, taken_ids) = calls.finish_with_ids(&stop, offers);
                 *ids = taken_ids;
@@ -81,7 +81,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Sends the request and waits for the answer's stream.
+/// Sends the request and waits for the response's stream.
 async fn open_stream(
     provider: &dyn Provider,
     request: ModelRequest,
@@ -93,7 +93,7 @@ async fn open_stream(
     wait_for_provider(opening, &cancel, idle_timeout, partial).await?.map_err(|error| partial.failed(&error))
 }
 
-/// Waits for the next piece of an answer that has not ended.
+/// Waits for the next piece of a response that has not ended.
 async fn next_delta(
     stream: &mut DeltaStream,
     cancel: &CancellationToken,
@@ -135,12 +135,12 @@ fn drop_stream(stream: DeltaStream) {
 struct PartialResponse {
     text: String,
     usage: Option<Usage>,
-    /// Whether any piece of the answer has arrived.
+    /// Whether any piece of the response has arrived.
     begun: bool,
 }
 
 impl PartialResponse {
-    /// Adds a piece of text, unless the answer would get too long.
+    /// Adds a piece of text, unless the response would get too long.
     fn add(&mut self, delta: &str) -> Result<(), BrokenResponse> {
         if self.text.len() + delta.len() > MAX_RESPONSE_BYTES {
             return Err(self.malformed(format!("the answer is longer than {MAX_RESPONSE_BYTES} bytes")));
@@ -154,7 +154,7 @@ impl PartialResponse {
     }
 
     fn failed(&mut self, error: &ProviderError) -> BrokenResponse {
-        // A transport error after the first piece leaves the answer incomplete.
+        // A transport error after the first piece leaves the response incomplete.
         let kind = match error.kind() {
             ProviderErrorKind::Transport if self.begun => ProviderErrorKind::Incomplete,
             kind => kind,

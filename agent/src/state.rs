@@ -15,7 +15,7 @@ pub struct RunState {
     /// The number of these turns that belong to the current prompt.
     #[serde(rename = "turns_for_question")]
     pub(super) turns_for_prompt: u32,
-    /// Tokens of all answers together.
+    /// Tokens of all responses together.
     pub(super) usage: Usage,
     pub(super) guard: RepeatGuard,
 }
@@ -31,9 +31,9 @@ pub(super) enum RunStep {
     },
     /// Ask the model.
     CallModel,
-    /// Run the calls of an answer, and store the answer with their results.
+    /// Run the calls of a response, and store the response with their results.
     RunTools { answer: CompleteResponse },
-    /// Store an answer without calls. This ends the run, unless a person has written in the meantime.
+    /// Store a response without calls. This ends the run, unless a person has written in the meantime.
     Finalize { answer: CompleteResponse },
     /// The run has ended.
     #[serde(rename = "over")]
@@ -89,8 +89,8 @@ impl RunState {
     }
 
     /// Cancels the run. Returns its final state, and the message that the next step would have stored: the
-    /// prompt, or the model's answer. The caller must store that message. A later run then reports the
-    /// answer's calls as unknown, because they may have begun.
+    /// prompt, or the model's response. The caller must store that message. A later run then reports the
+    /// response's calls as unknown, because they may have begun.
     #[must_use]
     pub fn cancelled(self) -> (Self, Option<Message>) {
         let message = match &self.next {
@@ -133,13 +133,13 @@ impl RunState {
         calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call)
     }
 
-    /// Returns the tokens of all answers to the current prompt together, as far as the provider reports them.
+    /// Returns the tokens of all responses to the current prompt together, as far as the provider reports them.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Adds the tokens of one answer.
+    /// Adds the tokens of one response.
     pub(super) fn count(&mut self, usage: Option<Usage>) {
         let Usage { input_tokens, output_tokens } = usage.unwrap_or_default();
         self.usage.input_tokens = self.usage.input_tokens.saturating_add(input_tokens);

@@ -89,7 +89,7 @@ impl<'a> Steps<'a> {
         Ok(if answer.calls.is_empty() { RunStep::Finalize { answer } } else { RunStep::RunTools { answer } })
     }
 
-    /// Runs an answer's calls, then stores the answer and their results in one batch.
+    /// Runs a response's calls, then stores the response and their results in one batch.
     async fn run_tools(
         &mut self,
         state: &mut RunState,
@@ -131,7 +131,7 @@ impl<'a> Steps<'a> {
         Ok(RunStep::CallModel)
     }
 
-    /// Stores an answer without calls, and ends the run unless a person has written in the meantime. Each
+    /// Stores a response without calls, and ends the run unless a person has written in the meantime. Each
     /// message of a person is a new prompt, so the model gets its full number of turns again.
     async fn finalize(
         &mut self,
@@ -260,7 +260,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Returns the run's end after an answer without calls.
+/// Returns the run's end after a response without calls.
 fn run_end(text: String, stop: StopReason) -> AgentEnd {
     let failed = |kind, message: &str| AgentEnd::Provider { kind, message: message.to_owned() };
     match stop {
@@ -271,7 +271,7 @@ fn run_end(text: String, stop: StopReason) -> AgentEnd {
         StopReason::ToolCalls if text.is_empty() => {
             failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
         }
-        // An unknown reason does not say whether the answer is complete.
+        // An unknown reason does not say whether the response is complete.
         StopReason::Other(reason) => failed(
             ProviderErrorKind::Incomplete,
             &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),

@@ -47,7 +47,7 @@ pub(super) struct ProviderClient {
 ///
 /// The client follows no redirect, because a redirect would take the key and the conversation to another
 /// host. It uses a proxy from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but
-/// never for an address of this machine. It uses only HTTP/1.1: abandoning an answer then closes its
+/// never for an address of this machine. It uses only HTTP/1.1: abandoning a response then closes its
 /// connection, so the server stops its work too.
 ///
 /// A confined thread opens the client's connections ([`portcullis_egress::Dialler`]).

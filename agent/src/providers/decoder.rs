@@ -1,4 +1,4 @@
-//! Decodes bytes into the pieces of an answer, within limits. It does not read from the network, so it also
+//! Decodes bytes into the pieces of a response, within limits. It does not read from the network, so it also
 //! decodes recordings.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::{Delta, StopReason};
 /// The maximum number of bytes of an event beyond its content: names, ids, counts, escape sequences.
 const MAX_EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
-/// The maximum ratio between the size of an answer on the wire and the size of its content. Providers wrap
+/// The maximum ratio between the size of a response on the wire and the size of its content. Providers wrap
 /// each word into some 200 bytes, and send comments to keep the connection open. Without a limit, the
 /// comments could go on forever.
 const MAX_WIRE_FACTOR: u64 = 64;
@@ -21,7 +21,7 @@ const MAX_WIRE_FACTOR: u64 = 64;
 /// Fixed cost of a call's piece, in bytes. Even an empty piece costs its holder memory.
 const CALL_PIECE_BYTES: usize = 32;
 
-/// Reads one answer.
+/// Reads one response.
 #[derive(Debug)]
 pub(super) struct ResponseDecoder {
     framer: Framer,
@@ -30,7 +30,7 @@ pub(super) struct ResponseDecoder {
 }
 
 impl ResponseDecoder {
-    /// Creates a decoder for an answer of at most `response_bytes` from this provider.
+    /// Creates a decoder for a response of at most `response_bytes` from this provider.
     pub(super) fn new(identity: RequestIdentity, response_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
@@ -55,14 +55,14 @@ impl ResponseDecoder {
         framer.push(bytes, |data| response.read(data, out)).map_err(as_answer_fault)
     }
 
-    /// Ends the input. Returns `false` if the provider has not said that the answer is complete.
+    /// Ends the input. Returns `false` if the provider has not said that the response is complete.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         let Self { framer, response, .. } = self;
         framer.finish(|data| response.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
     }
 
-    /// Ends the answer if the provider has given a stop reason, and returns whether the answer is complete.
+    /// Ends the response if the provider has given a stop reason, and returns whether the response is complete.
     /// If the connection breaks after the stop reason, at most the token count is lost.
     pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         if !self.response.ended
@@ -73,7 +73,7 @@ impl ResponseDecoder {
         Ok(self.response.ended)
     }
 
-    /// Returns whether the answer is complete.
+    /// Returns whether the response is complete.
     pub(super) fn ended(&self) -> bool {
         self.response.ended
     }
@@ -97,7 +97,7 @@ impl ResponseState {
         let progress = self.reader.read(data, &mut deltas)?;
         self.emit(deltas, out)?;
         if progress == ResponseProgress::Finished {
-            // An end without a stop reason is an error: a cut answer must not look whole.
+            // An end without a stop reason is an error: a cut response must not look whole.
             let stop = self.reader.stop().ok_or(ReadFault::NoStopReason)?;
             self.end(stop, out)?;
         }
@@ -135,7 +135,7 @@ fn content_bytes(delta: &Delta) -> usize {
     }
 }
 
-/// Reports an event past its limit as an answer past its limit.
+/// Reports an event past its limit as a response past its limit.
 fn as_answer_fault(fault: ReadFault) -> ReadFault {
     match fault {
         ReadFault::Frame(FrameFault::TooLarge) => ReadFault::TooLarge,

@@ -1,9 +1,9 @@
 //! Splits bytes into events: server-sent events (WHATWG HTML, section 9.2.6), or one JSON text per line.
 //!
 //! Only the data of an event is kept: providers that name an event repeat the name in the data. An event's size
-//! is limited, so that an answer without a line end cannot fill the memory.
+//! is limited, so that a response without a line end cannot fill the memory.
 
-/// How a provider delimits the events of its answer.
+/// How a provider delimits the events of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Server-sent events.

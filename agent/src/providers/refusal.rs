@@ -36,7 +36,7 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Checks that the response is an answer in the expected media type. Returns any other response as a
+    /// Checks that the response is a response in the expected media type. Returns any other response as a
     /// failure.
     pub(super) async fn check_response(&self, response: Response) -> Result<Response, FailedRequest> {
         let status = response.status();
@@ -93,13 +93,13 @@ impl RequestIdentity {
         )
     }
 
-    /// Returns the failure of an answer that broke off.
+    /// Returns the failure of a response that broke off.
     pub(super) fn cut_off(&self) -> FailedRequest {
         let what = "broke its answer off: nothing says that it is whole";
         FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, what))
     }
 
-    /// Returns the failure of an answer that cannot be decoded.
+    /// Returns the failure of a response that cannot be decoded.
     pub(super) fn decode_failure(&self, fault: ReadFault) -> FailedRequest {
         let malformed = |what: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, what));
         match fault {

@@ -1,4 +1,4 @@
-//! [`RemoteProvider`]: a model behind HTTP. It sends a request, retries it, and streams the answer.
+//! [`RemoteProvider`]: a model behind HTTP. It sends a request, retries it, and streams the response.
 
 use bytes::Bytes;
 use http::{
@@ -48,7 +48,7 @@ impl RemoteProvider {
         &self.settings
     }
 
-    /// Sends one request, and waits until the answer begins.
+    /// Sends one request, and waits until the response begins.
     async fn ask(
         &self,
         encoded: &EncodedRequest,

@@ -1,4 +1,4 @@
-//! Turns an HTTP response into the pieces of an answer, as they arrive.
+//! Turns an HTTP response into the pieces of the model's response, as they arrive.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{Delta, DeltaStream};
 
-/// An answer that has begun.
+/// A response that has begun.
 #[derive(Debug)]
 pub(super) struct ResponseStream {
     response: Response,
     decoder: ResponseDecoder,
     /// Decoded pieces that are not yet taken: at most those of one chunk of the response.
     ready: VecDeque<Delta>,
-    /// The failure that ends the answer. The stream returns it after all pieces that precede it.
+    /// The failure that ends the response. The stream returns it after all pieces that precede it.
     failed: Option<FailedRequest>,
     identity: RequestIdentity,
     idle: Duration,
@@ -41,7 +41,7 @@ impl ResponseStream {
     /// Waits for the first piece with content, or for the end. Until then the request may be retried.
     pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
         while self.ready.iter().all(is_count) {
-            // Keep only the last token count, so that an answer of only token counts does not fill the queue.
+            // Keep only the last token count, so that a response of only token counts does not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));
             self.read().await;
             // A failure after the first content is kept, and the stream returns it after that content.
@@ -52,7 +52,7 @@ impl ResponseStream {
         Ok(())
     }
 
-    /// Turns the answer into a stream of pieces. Dropping the stream closes the connection.
+    /// Turns the response into a stream of pieces. Dropping the stream closes the connection.
     pub(super) fn into_stream(self) -> DeltaStream {
         Box::pin(stream::unfold(Some(self), |answer| async move {
             let mut answer = answer?;
@@ -72,7 +72,7 @@ impl ResponseStream {
         }))
     }
 
-    /// Reads one chunk of the response. Then a piece is ready, or the answer has failed, or the chunk
+    /// Reads one chunk of the response. Then a piece is ready, or the response has failed, or the chunk
     /// completed no event.
     async fn read(&mut self) {
         let read = async {
@@ -95,14 +95,14 @@ impl ResponseStream {
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
-            // After a stop reason the answer is complete, even if the connection broke before the last bytes.
+            // After a stop reason the response is complete, even if the connection broke before the last bytes.
             Err(failure) => match self.decoder.end(&mut self.ready) {
                 Ok(true) => Ok(()),
                 Ok(false) => return self.failed = Some(failure),
                 Err(fault) => Err(fault),
             },
         };
-        // Ignore a fault after the end of the answer: the answer is complete.
+        // Ignore a fault after the end of the response: the response is complete.
         if let Err(fault) = decoded
             && !self.decoder.ended()
         {

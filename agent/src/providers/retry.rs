@@ -1,5 +1,5 @@
 //! Decides when a request is sent again: after a transport fault, too many requests, or a fault of the
-//! provider, and only while no piece of the answer has been passed on.
+//! provider, and only while no piece of the response has been passed on.
 
 use std::time::{Duration, SystemTime};
 

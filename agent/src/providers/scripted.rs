@@ -166,8 +166,8 @@ impl ScriptedProvider {
         self
     }
 
-    /// Adds a turn with the content of a recorded answer body: server-sent events, or lines for
-    /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer fails.
+    /// Adds a turn with the content of a recorded response body: server-sent events, or lines for
+    /// [`ProviderKind::Ollama`]. The turn fails where the recorded response fails.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let identity = RequestIdentity { kind, key: None };

@@ -1,4 +1,4 @@
-//! [`ProviderSettings`]: the model, its address, and the limits of an answer.
+//! [`ProviderSettings`]: the model, its address, and the limits of a response.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -86,15 +86,15 @@ pub enum StrictTools {
     Never,
 }
 
-/// Limits of one answer.
+/// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderLimits {
     /// The timeout of a connect. Default: 10 s.
     pub connect_timeout: Duration,
-    /// How long the provider may be silent, before the answer begins and between its pieces. Default: 300 s,
+    /// How long the provider may be silent, before the response begins and between its pieces. Default: 300 s,
     /// because a local model may take minutes to read a long conversation.
     pub idle_timeout: Duration,
-    /// The maximum length of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
+    /// The maximum length of a response's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
     /// use. Default: 8 MiB.
     pub response_bytes: usize,
@@ -137,7 +137,7 @@ pub struct ProviderSettings {
     pub key_without_tls: bool,
     /// Whether the model must follow the tools' schemas. Default: [`StrictTools::WhereKnown`].
     pub strict_tools: StrictTools,
-    /// Limits of one answer.
+    /// Limits of one response.
     pub limits: ProviderLimits,
     /// Whether Landlock must restrict the thread that opens the provider's connections to the provider's
     /// port. Default: [`Requirement::Required`].

@@ -1,4 +1,4 @@
-//! The protocol of each provider: the address and body of a request, and the events of an answer.
+//! The protocol of each provider: the address and body of a request, and the events of a response.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -47,24 +47,24 @@ pub(super) struct WireRequest<'a> {
     pub(super) official: bool,
 }
 
-/// Reads the events of one answer.
+/// Reads the events of one response.
 pub(super) trait ResponseReader: Send + fmt::Debug {
     /// Reads the data of one event, and appends its pieces to `out`.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault>;
 
-    /// Emits pieces that were held back until the answer is complete.
+    /// Emits pieces that were held back until the response is complete.
     fn emit_held_back(&mut self, _out: &mut Vec<Delta>) {}
 
     /// Returns the stop reason, once the provider has given one.
     fn stop(&self) -> Option<StopReason>;
 }
 
-/// Whether an answer continues after an event.
+/// Whether a response continues after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseProgress {
     /// More events may follow.
     More,
-    /// The provider has ended the answer.
+    /// The provider has ended the response.
     Finished,
 }
 
@@ -75,11 +75,11 @@ pub(super) enum ReadFault {
     Frame(FrameFault),
     /// The event is not the JSON that the protocol prescribes.
     Json(serde_json::Error),
-    /// The provider reports an error in the middle of its answer.
+    /// The provider reports an error in the middle of its response.
     Reported(ReportedError),
-    /// The answer is larger than the limit.
+    /// The response is larger than the limit.
     TooLarge,
-    /// The provider ended the answer without a stop reason.
+    /// The provider ended the response without a stop reason.
     NoStopReason,
 }
 
@@ -137,7 +137,7 @@ pub(super) fn body(kind: ProviderKind, request: WireRequest<'_>) -> Result<Vec<u
     }
 }
 
-/// Returns how the answer's events are delimited.
+/// Returns how the response's events are delimited.
 pub(super) fn framing(kind: ProviderKind) -> Framing {
     match kind {
         ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => Framing::Events,
@@ -145,7 +145,7 @@ pub(super) fn framing(kind: ProviderKind) -> Framing {
     }
 }
 
-/// Returns the media type of an answer.
+/// Returns the media type of a response.
 pub(super) fn media_type(kind: ProviderKind) -> &'static str {
     match framing(kind) {
         Framing::Events => "text/event-stream",
@@ -153,7 +153,7 @@ pub(super) fn media_type(kind: ProviderKind) -> &'static str {
     }
 }
 
-/// Creates a reader for one answer.
+/// Creates a reader for one response.
 pub(super) fn reader(kind: ProviderKind) -> Box<dyn ResponseReader> {
     match kind {
         ProviderKind::OpenAi => Box::<openai::ChatCompletionReader>::default(),
@@ -180,7 +180,7 @@ fn push_text(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<Stri
 }
 
 /// Returns the stop reason, if there is one. Some servers send an empty one with every piece, and that must
-/// not make the answer look complete.
+/// not make the response look complete.
 fn non_blank(word: Option<String>) -> Option<String> {
     word.filter(|word| !word.trim().is_empty())
 }
@@ -197,7 +197,7 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
     })
 }
 
-/// Corrects the stop reason of an answer with calls: some servers report `stop` where others report that the
+/// Corrects the stop reason of a response with calls: some servers report `stop` where others report that the
 /// model waits for its calls.
 fn stop_reason_with_calls(stop: StopReason, has_calls: bool) -> StopReason {
     if has_calls && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }

@@ -88,7 +88,7 @@ impl Instruments {
         self.agent.record(took.as_secs_f64(), &attributes);
     }
 
-    /// Records the end of a turn's answer.
+    /// Records the end of a turn's response.
     pub(super) fn chat(&self, settings: &TelemetrySettings, took: Duration, error: Option<&str>) {
         let mut attributes = request_attributes(settings);
         attributes.extend(error_attribute(error));

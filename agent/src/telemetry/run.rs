@@ -40,9 +40,9 @@ pub(super) struct Run {
 #[derive(Debug)]
 struct Chat {
     span: MeasuredSpan,
-    /// Duration of the answer, once it has arrived. The span stays open, because the turn's end adds attributes.
+    /// Duration of the response, once it has arrived. The span stays open, because the turn's end adds attributes.
     took: Option<Duration>,
-    /// Whether the answer is known to be complete. An answer with calls is reported only when it is complete.
+    /// Whether the response is known to be complete. A response with calls is reported only when it is complete.
     is_complete: bool,
 }
 
@@ -134,7 +134,7 @@ impl Run {
                 }
             }
             AgentEvent::ToolEnd { result } => self.end_call(settings, instruments, result),
-            // No span or metric shows the other events: pieces of an answer, approvals, reports of running
+            // No span or metric shows the other events: pieces of a response, approvals, reports of running
             // calls, and steering. `Telemetry::watch` handles the start and the end of the run.
             _ => {}
         }
@@ -148,7 +148,7 @@ impl Run {
         error: Option<&str>,
     ) {
         if let Some(chat) = self.chat.take() {
-            // If the answer is complete, a failure of its calls is not the answer's failure.
+            // If the response is complete, a failure of its calls is not the response's failure.
             let error = error.filter(|_| !chat.is_complete);
             chat.end(settings, instruments, error);
         }

@@ -15,7 +15,7 @@ use crate::{ProviderError, ProviderErrorKind};
 /// The API version.
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// The maximum number of an answer's tokens if the request sets none. The API requires a maximum.
+/// The maximum number of a response's tokens if the request sets none. The API requires a maximum.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// Replaces an empty user message, because the API refuses a conversation without any user message.

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API: the events of an answer (docs.anthropic.com/en/docs/build-with-claude/streaming).
+//! Anthropic's Messages API: the events of a response (docs.anthropic.com/en/docs/build-with-claude/streaming).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
-/// Reader state of one answer.
+/// Reader state of one response.
 #[derive(Debug, Default)]
 pub(super) struct MessagesReader {
     stop: Option<StopReason>,
     usage: Usage,
     has_calls: bool,
     /// The index and initial arguments of the last call: some servers send complete arguments there. Pieces
-    /// of the arguments replace them. Otherwise they are emitted when the call or the answer ends.
+    /// of the arguments replace them. Otherwise they are emitted when the call or the response ends.
     initial_input: Option<(u64, Box<RawValue>)>,
 }
 
@@ -41,7 +41,7 @@ impl ResponseReader for MessagesReader {
         Ok(ResponseProgress::More)
     }
 
-    /// Emits initial arguments at the answer's end. Some servers never send a block's end, and the call must
+    /// Emits initial arguments at the response's end. Some servers never send a block's end, and the call must
     /// not run without its arguments.
     fn emit_held_back(&mut self, out: &mut Vec<Delta>) {
         self.emit_initial_input(out);

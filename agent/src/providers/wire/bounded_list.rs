@@ -14,7 +14,7 @@ use crate::MAX_LISTED_CALLS;
 /// limit of calls bounds an event only together with this limit.
 pub(super) const MAX_CHOICES: usize = 16;
 
-/// A list that may be missing, with at most `MAX` items. The default is the limit of calls in an answer.
+/// A list that may be missing, with at most `MAX` items. The default is the limit of calls in a response.
 ///
 /// An item may need two bytes on the wire and a hundred in memory, so without the limit, one event could fill
 /// the memory. Items past the limit are not kept.

@@ -1,4 +1,4 @@
-//! Reads the errors that providers send in the body of a refusal, or in the middle of an answer.
+//! Reads the errors that providers send in the body of a refusal, or in the middle of a response.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};

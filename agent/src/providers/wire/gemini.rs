@@ -193,7 +193,7 @@ struct FunctionResponse {
     response: Value,
 }
 
-/// Reader state of one answer.
+/// Reader state of one response.
 #[derive(Debug, Default)]
 pub(super) struct GenerateContentReader {
     stop: Option<StopReason>,

@@ -94,7 +94,7 @@ struct Function {
     arguments: Box<RawValue>,
 }
 
-/// Reader state of one answer.
+/// Reader state of one response.
 #[derive(Debug, Default)]
 pub(super) struct ChatReader {
     stop: Option<StopReason>,

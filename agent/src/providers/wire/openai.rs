@@ -117,7 +117,7 @@ fn content(message: &Message) -> Value {
     blocks.iter().map(part).collect()
 }
 
-/// Reader state of one answer.
+/// Reader state of one response.
 #[derive(Debug, Default)]
 pub(super) struct ChatCompletionReader {
     stop: Option<StopReason>,
@@ -137,7 +137,7 @@ impl ResponseReader for ChatCompletionReader {
             let piece = choice.delta.unwrap_or_default();
             push_text(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
             push_text(out, Delta::Text, piece.content);
-            // A refusal is the model's answer, so it counts as text.
+            // A refusal is the model's response, so it counts as text.
             push_text(out, Delta::Text, piece.refusal);
             for call in piece.tool_calls.items()? {
                 out.push(Delta::ToolCall(self.call(call)?));
