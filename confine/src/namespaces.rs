@@ -19,7 +19,7 @@ use crate::{
     BuiltTree, CanaryFile, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, ProcessUser,
     SingleThreaded, SyscallOutcome,
     file_tree::{PreparedTree, TreeUnavailable},
-    process::{Fork, become_user, fork},
+    process::{ForkSide, become_user, fork},
     sys,
 };
 
@@ -321,7 +321,7 @@ impl Namespaces {
 fn enter_user_namespace(
     one_thread: &SingleThreaded,
     user: Option<ProcessUser>,
-) -> Result<Result<(), advice::UserNamespaceRefused>, ConfineError> {
+) -> Result<Result<(), advice::UserNamespaceRefusal>, ConfineError> {
     if let Some(user) = user {
         // A new user namespace maps only the user that creates it, so this process must switch to `user`
         // first. It could not switch back after a failure, so a child process tries both steps first.
@@ -389,8 +389,8 @@ fn namespace_broken(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
 /// Returns whether `attempt` succeeds in a child process, which then ends.
 fn succeeds_in_child(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool) -> io::Result<bool> {
     match fork(one_thread)? {
-        Fork::Child => sys::exit(i32::from(!attempt())),
-        Fork::Parent { child } => {
+        ForkSide::Child => sys::exit(i32::from(!attempt())),
+        ForkSide::Parent { child } => {
             let options = WaitOptions::empty();
             let exit_status = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options))?;
             Ok(exit_status.is_some_and(|(_, status)| status.exit_status() == Some(0)))

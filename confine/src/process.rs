@@ -185,7 +185,7 @@ pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
 
 /// The side of a [`fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fork {
+pub enum ForkSide {
     /// The calling process.
     Parent {
         /// The new process.
@@ -199,10 +199,10 @@ pub enum Fork {
 ///
 /// # Errors
 /// The kernel's error, for example when the limit of processes is reached.
-pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
+pub fn fork(one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     Ok(match sys::fork(one_thread)? {
-        sys::ForkSide::Child => Fork::Child,
-        sys::ForkSide::Parent(child) => Fork::Parent {
+        sys::RawForkSide::Child => ForkSide::Child,
+        sys::RawForkSide::Parent(child) => ForkSide::Parent {
             child: rustix::process::Pid::from_raw(child)
                 .ok_or_else(|| io::Error::other("the child has no number"))?,
         },
@@ -212,8 +212,8 @@ pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
 /// Starts a process that ends immediately, and waits for it.
 pub(crate) fn try_start_process(one_thread: &SingleThreaded) -> SyscallOutcome {
     match fork(one_thread) {
-        Ok(Fork::Child) => sys::exit(0),
-        Ok(Fork::Parent { child }) => {
+        Ok(ForkSide::Child) => sys::exit(0),
+        Ok(ForkSide::Parent { child }) => {
             let options = rustix::process::WaitOptions::empty();
             // Reap the child, so that it does not count against a later attempt. An error changes nothing:
             // the start has succeeded.

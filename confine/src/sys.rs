@@ -392,7 +392,7 @@ pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
 
 /// The side of a [`fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ForkSide {
+pub(crate) enum RawForkSide {
     /// The calling process, with the child's id.
     Parent(libc::pid_t),
     /// The new process.
@@ -401,12 +401,12 @@ pub(crate) enum ForkSide {
 
 /// Forks this process. The token makes this safe: there is no other thread that could hold a lock, and the
 /// child may do everything that its parent may.
-pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
+pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<RawForkSide> {
     // SAFETY: the process has one thread, see above.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(ForkSide::Child),
-        child => Ok(ForkSide::Parent(child)),
+        0 => Ok(RawForkSide::Child),
+        child => Ok(RawForkSide::Parent(child)),
     }
 }
 

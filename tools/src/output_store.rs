@@ -106,19 +106,19 @@ impl OutputStore {
     /// Finds an output for its owner.
     ///
     /// # Errors
-    /// [`ReadRefused::NotFound`] if there is no such output, and also if it belongs to another owner.
-    pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefused> {
-        let name = file_name(call_id).ok_or(ReadRefused::NotFound)?;
+    /// [`ReadRefusal::NotFound`] if there is no such output, and also if it belongs to another owner.
+    pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefusal> {
+        let name = file_name(call_id).ok_or(ReadRefusal::NotFound)?;
         // Refuse a symlink, and do not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Err(ReadRefused::NotFound),
+            Err(Errno::NOENT) => return Err(ReadRefusal::NotFound),
             Err(error) => return Err(OutputStoreError::Read(error.into()).into()),
         };
         let output = StoredOutput::read_header(file).map_err(OutputStoreError::Read)?;
         if &output.header.owner != owner {
-            return Err(ReadRefused::NotFound);
+            return Err(ReadRefusal::NotFound);
         }
         Ok(output)
     }
@@ -133,7 +133,7 @@ impl OutputStore {
         owner: &OutputOwner,
         offset: u64,
         limit: u64,
-    ) -> Result<OutputPage, ReadRefused> {
+    ) -> Result<OutputPage, ReadRefusal> {
         self.find(call_id, owner)?.page(offset, limit)
     }
 
@@ -141,7 +141,7 @@ impl OutputStore {
     ///
     /// # Errors
     /// As in [`OutputStore::find`].
-    pub fn grant_of(&self, call_id: &str, owner: &OutputOwner) -> Result<Value, ReadRefused> {
+    pub fn grant_of(&self, call_id: &str, owner: &OutputOwner) -> Result<Value, ReadRefusal> {
         Ok(self.find(call_id, owner)?.header.grant)
     }
 
@@ -260,8 +260,8 @@ impl StoredOutput {
     /// bytes after the limit.
     ///
     /// # Errors
-    /// [`ReadRefused::Store`] if the disk fails, or if the file was changed from outside.
-    pub fn page(&self, offset: u64, limit: u64) -> Result<OutputPage, ReadRefused> {
+    /// [`ReadRefusal::Store`] if the disk fails, or if the file was changed from outside.
+    pub fn page(&self, offset: u64, limit: u64) -> Result<OutputPage, ReadRefusal> {
         let limit = limit.clamp(1, MAX_PAGE_BYTES);
         let start = offset.min(self.total);
         let end = start.saturating_add(limit).min(self.total);
@@ -330,7 +330,7 @@ pub enum OutputStoreError {
 
 /// Why an output is not returned.
 #[derive(Debug, Error)]
-pub enum ReadRefused {
+pub enum ReadRefusal {
     /// There is no such output, or it belongs to another owner. The caller cannot tell which.
     #[error("no such output is stored")]
     NotFound,
@@ -450,8 +450,8 @@ mod tests {
         assert_eq!(second_store.grant_of("c_1", &owner()).expect("reads"), grant);
         for (agent, run) in [("agent", "other"), ("other", "run"), ("", "")] {
             let stranger = OutputOwner { agent_id: agent.into(), run_id: run.into() };
-            assert!(matches!(store.read("c_1", &stranger, 0, 1), Err(ReadRefused::NotFound)));
-            assert!(matches!(store.grant_of("c_1", &stranger), Err(ReadRefused::NotFound)));
+            assert!(matches!(store.read("c_1", &stranger, 0, 1), Err(ReadRefusal::NotFound)));
+            assert!(matches!(store.grant_of("c_1", &stranger), Err(ReadRefusal::NotFound)));
         }
         let mode = |path: &str| {
             std::fs::metadata(state.path().join(path)).expect("the path exists").permissions().mode() & 0o777
@@ -467,7 +467,7 @@ mod tests {
                 matches!(store.put(id, &owner(), &Value::Null, "t"), Err(OutputStoreError::CallId)),
                 "{id}"
             );
-            assert!(matches!(store.find(id, &owner()), Err(ReadRefused::NotFound)), "{id}");
+            assert!(matches!(store.find(id, &owner()), Err(ReadRefusal::NotFound)), "{id}");
         }
         store.put("c", &owner(), &Value::Null, "first").expect("stores");
         assert!(matches!(store.put("c", &owner(), &Value::Null, "second"), Err(OutputStoreError::Taken)));
@@ -487,7 +487,7 @@ mod tests {
         rustix::fs::mknodat(CWD, folder.join("fifo.output"), FileType::Fifo, OWNER_FILE, 0).expect("makes");
         for id in ["link", "short", "large", "folder", "fifo"] {
             let refused = store.read(id, &owner(), 0, 1).expect_err("must be refused");
-            assert!(matches!(refused, ReadRefused::Store(OutputStoreError::Read(_))), "{id}: {refused:?}");
+            assert!(matches!(refused, ReadRefusal::Store(OutputStoreError::Read(_))), "{id}: {refused:?}");
         }
         let elsewhere = tempfile::tempdir().expect("temporary folder");
         symlink(&folder, elsewhere.path().join(OUTPUTS_FOLDER)).expect("links");

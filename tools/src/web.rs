@@ -42,7 +42,7 @@ pub(crate) use notification::{
     send_notification,
 };
 pub(crate) use operation_steps::{
-    RedirectRefused, RequestOptions, RequestOutcome, SharedRequestOutcome, refused_by_status,
+    RedirectRefusal, RequestOptions, RequestOutcome, SharedRequestOutcome, refused_by_status,
     refused_with_body,
 };
 pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};

@@ -7,13 +7,13 @@ use crate::{Layer, file_tree::TreeStep};
 /// The kernel refused a user namespace, which every user except root needs first.
 #[derive(Debug, thiserror::Error)]
 #[error("an ordinary user needs a user namespace, which was refused ({error}): {advice}")]
-pub(super) struct UserNamespaceRefused {
+pub(super) struct UserNamespaceRefusal {
     error: io::Error,
     advice: &'static str,
 }
 
 /// The refusal of a user namespace, with advice.
-pub(super) fn user_namespace(error: io::Error) -> UserNamespaceRefused {
+pub(super) fn user_namespace(error: io::Error) -> UserNamespaceRefusal {
     let cause = namespace_switches().into_iter().find_map(|(path, forbidding, advice)| {
         let value = std::fs::read_to_string(path).ok()?;
         (value.trim() == forbidding).then_some(advice)
@@ -23,7 +23,7 @@ pub(super) fn user_namespace(error: io::Error) -> UserNamespaceRefused {
         Some(libc::ENOSPC) => "too many are in use: raise user.max_user_namespaces",
         _ => PROFILE,
     });
-    UserNamespaceRefused { error, advice }
+    UserNamespaceRefusal { error, advice }
 }
 
 /// Returns the advice on one of the other namespaces.

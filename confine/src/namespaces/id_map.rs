@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     ProcessUser, SingleThreaded,
-    process::{Fork, fork},
+    process::{ForkSide, fork},
     sys,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn create(
     let (entered_reader, entered_writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (release_reader, release_writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let child = match fork(one_thread)? {
-        Fork::Child => {
+        ForkSide::Child => {
             drop((entered_reader, release_writer));
             let entered = sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok();
             // The error is ignored: without this byte, the parent reads end-of-file.
@@ -41,7 +41,7 @@ pub(super) fn create(
             let _ = rustix::io::retry_on_intr(|| rustix::io::read(&release_reader, &mut [0; 1]));
             sys::exit(0);
         }
-        Fork::Parent { child } => child,
+        ForkSide::Parent { child } => child,
     };
     // Close the parent's copy of `entered_writer`, so that the read below returns if the child ends.
     drop((entered_writer, release_reader));

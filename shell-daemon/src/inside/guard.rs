@@ -12,7 +12,7 @@ use std::{
 
 use portcullis_confine::{
     ConfineError, Layer, LayerReport, LayerStatus, Namespaces, SingleThreaded,
-    process::{Fork, close_inherited, fork},
+    process::{ForkSide, close_inherited, fork},
     prove_group,
 };
 use rustix::{
@@ -58,8 +58,8 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     match fork(&one_thread) {
-        Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
-        Ok(Fork::Parent { child }) => {
+        Ok(ForkSide::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
+        Ok(ForkSide::Parent { child }) => {
             let kill_method =
                 if namespaces.has_processes() { KillMethod::ByKernel } else { KillMethod::ByScan };
             drop((setup, handles, namespaces, group));

@@ -8,7 +8,7 @@ use std::{
 
 use portcullis_confine::{
     LayerReport, Namespaces, SingleThreaded,
-    process::{Fork, fork},
+    process::{ForkSide, fork},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -82,11 +82,11 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
         let state = handles.pop().ok_or_else(|| io::Error::other("the file for the state is missing"))?;
         let job = CommandDescriptors::new(handles, snapshots.next(state)?)?;
         match fork(one_thread) {
-            Ok(Fork::Child) => {
+            Ok(ForkSide::Child) => {
                 drop((control, commands));
                 return Ok(ProcessRole::Command(job));
             }
-            Ok(Fork::Parent { child }) => {
+            Ok(ForkSide::Parent { child }) => {
                 commands.push((child, rustix::process::pidfd_open(child, PidfdFlags::empty())?));
             }
             Err(error) => {

@@ -29,17 +29,17 @@ pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
         )));
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let decoded = Strict { depth: 0 }.deserialize(&mut deserializer);
+    let decoded = StrictDecoder { depth: 0 }.deserialize(&mut deserializer);
     decoded.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| refusal(text, &error))
 }
 
 /// Decodes one value and tracks its depth.
 #[derive(Clone, Copy)]
-struct Strict {
+struct StrictDecoder {
     depth: usize,
 }
 
-impl Strict {
+impl StrictDecoder {
     /// Returns the reader of a nested value. Fails beyond [`MAX_ARGUMENT_DEPTH`].
     fn descend<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
@@ -49,7 +49,7 @@ impl Strict {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictDecoder {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -57,7 +57,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictDecoder {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,7 +128,7 @@ fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     ToolError::invalid_arguments(if error.is_eof() {
         format!("the arguments are not complete JSON: {problem} {location}")
     } else if error.is_data() {
-        // `Strict` itself refused the text: it is well-formed JSON that violates one of our limits.
+        // `StrictDecoder` itself refused the text: it is well-formed JSON that violates one of our limits.
         format!("the arguments cannot be accepted: {problem} {location}")
     } else {
         match text_at(text, line, column) {

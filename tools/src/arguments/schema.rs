@@ -20,7 +20,7 @@ use super::{
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
     rewrite::{ValueEdit, rewrite},
-    tree::{JsonTree, JsonTrees, ParsedTree},
+    tree::{JsonTree, JsonTreeFormat, ParsedTree},
     view::{SchemaView, Types},
 };
 
@@ -33,7 +33,7 @@ use super::{
 pub struct ArgumentSchema {
     /// The schema, with its references spelled out.
     schema: Value,
-    validator: Validator<JsonTrees>,
+    validator: Validator<JsonTreeFormat>,
     known_keys: KnownKeys,
     /// The roles of the arguments, for examples.
     roles: Vec<ArgumentRole>,
@@ -56,7 +56,7 @@ impl ArgumentSchema {
         // The validator gets the schema as written, because it resolves references itself.
         let mut with_ranges = raw_schema.clone();
         spell_out_formats(&mut with_ranges);
-        let validator = jsonschema::options_for::<JsonTrees>()
+        let validator = jsonschema::options_for::<JsonTreeFormat>()
             .with_draft(Draft::Draft202012)
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
@@ -102,7 +102,7 @@ impl ArgumentSchema {
             let args = ToolArgs::from_checked(text);
             return Ok(CheckedArguments { args, repaired: Vec::new(), ignored: Vec::new() });
         }
-        let mut changes = Changes::default();
+        let mut changes = ArgumentEdits::default();
         let (text, mut value) = open(text, repairs, &mut changes)?;
         let Value::Object(members) = &mut value else {
             return Err(ToolError::invalid_arguments(format!(
@@ -237,7 +237,7 @@ pub enum SchemaError {
 fn open<'t>(
     text: &'t str,
     repairs: Repairs,
-    changes: &mut Changes,
+    changes: &mut ArgumentEdits,
 ) -> Result<(Cow<'t, str>, Value), ToolError> {
     if text.len() <= MAX_ARGUMENT_BYTES && text.bytes().all(|byte| byte.is_ascii_whitespace()) {
         return Ok((Cow::Borrowed("{}"), Value::Object(Map::new())));
@@ -262,15 +262,15 @@ fn open<'t>(
     })
 }
 
-/// The changes to a call's arguments. [`Changes::finish`] applies them to the text.
+/// The changes to a call's arguments. [`ArgumentEdits::finish`] applies them to the text.
 #[derive(Debug, Default)]
-struct Changes {
+struct ArgumentEdits {
     edits: BTreeMap<String, ValueEdit>,
     repaired: Vec<String>,
     ignored: Vec<String>,
 }
 
-impl Changes {
+impl ArgumentEdits {
     fn ignore_unknown(&mut self, members: &mut Map<String, Value>, known_keys: &KnownKeys) {
         let KnownKeys::Listed(known_names) = known_keys else { return };
         if members.keys().all(|key| known_names.contains(key)) {

@@ -226,9 +226,9 @@ impl<'de> Visitor<'de> for NameVisitor {
 }
 
 /// The value type of the validator for [`JsonTree`].
-pub(super) struct JsonTrees;
+pub(super) struct JsonTreeFormat;
 
-impl Json for JsonTrees {
+impl Json for JsonTreeFormat {
     type Node<'a> = &'a JsonTree<'a>;
     type PreparedKey = String;
     type StringBuffer = ();
@@ -242,7 +242,7 @@ impl Json for JsonTrees {
     }
 }
 
-impl<'a> Node<'a, JsonTrees> for &'a JsonTree<'a> {
+impl<'a> Node<'a, JsonTreeFormat> for &'a JsonTree<'a> {
     type Object = &'a Members<'a>;
     type Array = &'a [JsonTree<'a>];
     type Number = &'a Number;
@@ -316,7 +316,7 @@ impl<'a> Node<'a, JsonTrees> for &'a JsonTree<'a> {
     }
 }
 
-impl<'a> Object<'a, JsonTrees> for &'a Members<'a> {
+impl<'a> Object<'a, JsonTreeFormat> for &'a Members<'a> {
     type Node = &'a JsonTree<'a>;
     type MemberName = &'a str;
     type MembersIter = MembersIter<'a>;
@@ -345,7 +345,7 @@ impl<'a> Iterator for MembersIter<'a> {
     }
 }
 
-impl<'a> Array<'a, JsonTrees> for &'a [JsonTree<'a>] {
+impl<'a> Array<'a, JsonTreeFormat> for &'a [JsonTree<'a>] {
     type Node = &'a JsonTree<'a>;
     type ElementsIter = std::slice::Iter<'a, JsonTree<'a>>;
 
@@ -455,7 +455,7 @@ mod tests {
         ];
         let mut fitting = 0;
         for schema in &schemas {
-            let trees = jsonschema::options_for::<JsonTrees>().build(schema).expect("compiles");
+            let trees = jsonschema::options_for::<JsonTreeFormat>().build(schema).expect("compiles");
             let value_validator = jsonschema::validator_for(schema).expect("compiles");
             for value in &values {
                 let text = value.to_string();

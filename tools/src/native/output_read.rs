@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::input::{declare, decode};
-use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefused};
+use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefusal};
 
 /// Returns whether the policy in force would still give a stored output's grant.
 pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
@@ -73,13 +73,13 @@ struct OutputReadArguments {
     limit: Option<u64>,
 }
 
-fn refusal(refused: ReadRefused) -> ToolError {
+fn refusal(refused: ReadRefusal) -> ToolError {
     match refused {
-        ReadRefused::NotFound => ToolError::new(
+        ReadRefusal::NotFound => ToolError::new(
             ToolErrorKind::NotFound,
             "no output is stored under this call_id: outputs are kept for a while, for the run that made them",
         ),
-        ReadRefused::Store(error) => {
+        ReadRefusal::Store(error) => {
             let detail = match std::error::Error::source(&error) {
                 Some(cause) => format!("{error}: {cause}"),
                 None => error.to_string(),

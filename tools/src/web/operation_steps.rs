@@ -23,11 +23,11 @@ pub(super) const MAX_QUOTED_BYTES: usize = 2048;
 
 /// The cell through which the request step returns its outcome to the operation, because a result for a
 /// model contains no body.
-pub(crate) type SharedRequestOutcome = Arc<OnceLock<Result<RequestOutcome, RedirectRefused>>>;
+pub(crate) type SharedRequestOutcome = Arc<OnceLock<Result<RequestOutcome, RedirectRefusal>>>;
 
 /// The request was sent, but the policy refused its redirect.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RedirectRefused;
+pub(crate) struct RedirectRefusal;
 
 /// The outcome of a request.
 #[derive(Debug, Clone)]
@@ -116,13 +116,13 @@ impl<'a> OperationSteps<'a> {
         // Cloning shares the body instead of copying it.
         match (outcome, shared_outcome.get()) {
             (Ok(_), Some(Ok(outcome))) => Ok(outcome.clone()),
-            (Ok(_), Some(Err(RedirectRefused)) | None) => {
+            (Ok(_), Some(Err(RedirectRefusal)) | None) => {
                 let error = ToolError::internal("the request left no response");
                 Err(StepRequestFailure { error, is_redirect_refused: false })
             }
             (Err(error), request_outcome) => Err(StepRequestFailure {
                 error,
-                is_redirect_refused: matches!(request_outcome, Some(Err(RedirectRefused))),
+                is_redirect_refused: matches!(request_outcome, Some(Err(RedirectRefusal))),
             }),
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     web::{
-        self, BODY, GrantJudge, HttpClientHandle, Redirect, RedirectRefused, Redirects, RequestFailure,
+        self, BODY, GrantJudge, HttpClientHandle, Redirect, RedirectRefusal, Redirects, RequestFailure,
         RequestOutcome, RequestStep, URL,
     },
 };
@@ -57,7 +57,7 @@ impl Backend for RequestStep {
             ..Request::get(judged.url().clone())
         };
         let response = send(&attempt, &self.http_client, &judge, request, pending_record).await?;
-        let leave_outcome = |outcome: Result<RequestOutcome, RedirectRefused>| {
+        let leave_outcome = |outcome: Result<RequestOutcome, RedirectRefusal>| {
             if let Some(shared_outcome) =
                 caller.operation_step.as_ref().and_then(|step| step.request_outcome.as_ref())
             {
@@ -78,7 +78,7 @@ impl Backend for RequestStep {
             }
             (Err(failure), refused) => {
                 if refused.is_some() {
-                    leave_outcome(Err(RedirectRefused));
+                    leave_outcome(Err(RedirectRefusal));
                 }
                 Err(error_of(failure, pending_record))
             }
