@@ -34,7 +34,7 @@ use tokio::{
 use crate::{
     Gateway,
     address::{Address, PlainHttp},
-    connection,
+    transport,
 };
 
 /// The token of the tests.

@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use portcullis_testing::outer::{KernelEnvironment, SyscallUse};
+use portcullis_testing::kernel_environment::{KernelEnvironment, SyscallUse};
 
 use crate::fixture::Fixture;
 

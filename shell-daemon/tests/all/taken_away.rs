@@ -5,7 +5,7 @@
 use std::io::Write as _;
 
 use portcullis_shell_daemon::PostureChoice;
-use portcullis_testing::outer::{KernelEnvironment, SyscallUse};
+use portcullis_testing::kernel_environment::{KernelEnvironment, SyscallUse};
 use portcullis_types::ShellPosture;
 use tonic::Status;
 

@@ -15,7 +15,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{binary, outer::KernelEnvironment, with_policy_key};
+use portcullis_testing::{binary, kernel_environment::KernelEnvironment, with_policy_key};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_shell_daemon::{EMBEDDED_ENTRY, PostureChoice};
-use portcullis_testing::outer::KernelEnvironment;
+use portcullis_testing::kernel_environment::KernelEnvironment;
 use portcullis_types::ShellPosture;
 
 use super::listeners::Listeners;

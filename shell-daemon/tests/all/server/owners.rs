@@ -10,7 +10,7 @@ use std::{
 use portcullis_shell_protocol::{
     CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest, exited::Ending,
 };
-use portcullis_testing::outer::KernelEnvironment;
+use portcullis_testing::kernel_environment::KernelEnvironment;
 use rustix::process::Uid;
 use tonic::Code;
 

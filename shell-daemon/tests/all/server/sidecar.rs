@@ -22,7 +22,7 @@ use portcullis_shell_protocol::{
     CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
     exec_event::Event, exited::Ending, shell_client::ShellClient,
 };
-use portcullis_testing::outer::KernelEnvironment;
+use portcullis_testing::kernel_environment::KernelEnvironment;
 use portcullis_types::{Access, ShellPosture};
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;

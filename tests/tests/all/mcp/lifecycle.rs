@@ -1,6 +1,6 @@
 //! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
-use portcullis_testing::{Fixture, outer::KernelEnvironment};
+use portcullis_testing::{Fixture, kernel_environment::KernelEnvironment};
 use portcullis_tools::{audit::RowEvent, policy::DEFAULT_POLICY};
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};

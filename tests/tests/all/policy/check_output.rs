@@ -59,7 +59,7 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
             stdout_text.contains("except = [\".envrc\"]") && stdout_text.contains("\"makefile\""),
             "{stdout_text}"
         );
-        assert!(warnings.contains("protect.except[0]: a shipped name is not protected"), "{warnings}");
+        assert!(warnings.contains("protect.except[0]: a shipped name is no longer protected"), "{warnings}");
     }
 }
 

@@ -86,7 +86,7 @@ fn doctor_distinguishes_a_containers_refusal_from_its_own() {
     let free = stdout(&portcullis(&fixture, &["doctor"]));
     assert!(!free.contains("start a thread                                   ENOSYS →"), "{free}");
     let container = stdout(
-        &portcullis_testing::outer::KernelEnvironment::StockContainer
+        &portcullis_testing::kernel_environment::KernelEnvironment::StockContainer
             .start(|| portcullis(&fixture, &["doctor"])),
     );
     let lines: Vec<_> = container.lines().filter(|line| line.contains("start a thread")).collect();

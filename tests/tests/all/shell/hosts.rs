@@ -7,7 +7,7 @@ mod server;
 
 use std::fs;
 
-use portcullis_testing::{CallOutcome, Fixture, outer::KernelEnvironment};
+use portcullis_testing::{CallOutcome, Fixture, kernel_environment::KernelEnvironment};
 use portcullis_tools::audit::RecordedConnection;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;

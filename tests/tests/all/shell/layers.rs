@@ -1,7 +1,7 @@
 //! Machines that each lack one layer: session and row report the missing layer, and no command runs if the
 //! policy requires it.
 
-use portcullis_testing::{Fixture, outer::KernelEnvironment};
+use portcullis_testing::{Fixture, kernel_environment::KernelEnvironment};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 use portcullis::OwnSidecar;
 use portcullis_testing::{
     Fixture, binary,
-    outer::{KernelEnvironment, SyscallUse},
+    kernel_environment::{KernelEnvironment, SyscallUse},
 };
 use portcullis_tools::shell::{ShellSource, SidecarOptions, StartSidecar, StartedSidecar};
 
