@@ -36,7 +36,7 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Checks that the response is a response in the expected media type. Returns any other response as a
+    /// Checks that the response is a success in the expected media type. Returns any other response as a
     /// failure.
     pub(super) async fn check_response(&self, response: Response) -> Result<Response, FailedRequest> {
         let status = response.status();
