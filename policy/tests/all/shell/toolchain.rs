@@ -35,8 +35,8 @@ fn a_toolchain_is_read_and_shown_as_it_holds() {
 #[test]
 fn a_path_that_commands_cannot_read_is_a_fault() {
     for (section, fault) in [
-        ("path = ['/opt/node/bin']", "shell.path[0]: no folder of `read` holds it"),
-        ("read = ['/opt/node']\npath = ['/opt/nodes']", "shell.path[0]: no folder of `read` holds it"),
+        ("path = ['/opt/node/bin']", "shell.path[0]: not inside any folder of `read`"),
+        ("read = ['/opt/node']\npath = ['/opt/nodes']", "shell.path[0]: not inside any folder of `read`"),
         ("read = ['opt']", "shell.read[0]: `opt` is not a host path"),
         ("read = ['~']", "shell.read[0]: `~` holds everything"),
         ("read = ['/']", "shell.read[0]: `/` holds everything"),
