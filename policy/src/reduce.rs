@@ -81,17 +81,8 @@ fn reduce_profile(policy: &mut EffectivePolicy, reduced: &ReducedProfile, faults
         let Some(mount) = find_mount(&policy.mounts, mount, faults) else {
             continue;
         };
-        let granted_access = match granted.get(&mount) {
-            None => ReducedAccess::None,
-            Some(Access::Read) => ReducedAccess::Read,
-            Some(Access::Write) => ReducedAccess::Write,
-        };
-        if access.value > granted_access {
-            refuse_widening(access, access.value.as_str(), granted_access.as_str(), faults);
+        if !may_reduce_access(access, granted.get(&mount).copied(), faults) {
             continue;
-        }
-        if access.value == granted_access {
-            warn_of_no_effect(access, faults);
         }
         match access.value {
             ReducedAccess::None => drop(granted.remove(&mount)),
@@ -274,6 +265,28 @@ pub(crate) fn warn_of_no_effect<T>(located: &Located<T>, faults: &mut Faults<'_>
         located,
         "this takes nothing away: the operator's policy gives no more",
     );
+}
+
+/// Returns whether a reduction of the access to a mount may be applied. A wider access is a fault, and an equal one gives
+/// a warning.
+pub(crate) fn may_reduce_access(
+    access: &Located<ReducedAccess>,
+    granted: Option<Access>,
+    faults: &mut Faults<'_>,
+) -> bool {
+    let granted_access = match granted {
+        None => ReducedAccess::None,
+        Some(Access::Read) => ReducedAccess::Read,
+        Some(Access::Write) => ReducedAccess::Write,
+    };
+    if access.value > granted_access {
+        refuse_widening(access, access.value.as_str(), granted_access.as_str(), faults);
+        return false;
+    }
+    if access.value == granted_access {
+        warn_of_no_effect(access, faults);
+    }
+    true
 }
 
 pub(crate) fn refuse_widening<T>(

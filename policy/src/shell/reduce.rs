@@ -12,7 +12,7 @@ use crate::{
     effective::find_mount,
     file::{Faults, Located, ReducedAccess, ShellEntries},
     network::refuse_not_within,
-    reduce::{lower, lower_duration, refuse_widening, warn_of_no_effect},
+    reduce::{lower, lower_duration, may_reduce_access, refuse_widening, warn_of_no_effect},
 };
 
 use super::ShellOrAbsence;
@@ -142,17 +142,8 @@ fn reduce_mount(
     access: &Located<ReducedAccess>,
     faults: &mut Faults<'_>,
 ) {
-    let granted_access = match policy.access_to(mount.as_str()) {
-        None => ReducedAccess::None,
-        Some(Access::Read) => ReducedAccess::Read,
-        Some(Access::Write) => ReducedAccess::Write,
-    };
-    if access.value > granted_access {
-        refuse_widening(access, access.value.as_str(), granted_access.as_str(), faults);
+    if !may_reduce_access(access, policy.access_to(mount.as_str()), faults) {
         return;
-    }
-    if access.value == granted_access {
-        warn_of_no_effect(access, faults);
     }
     match access.value {
         ReducedAccess::None => policy.mounts.retain(|granted| granted.name != *mount),
