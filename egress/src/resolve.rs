@@ -178,7 +178,7 @@ mod tests {
         let both_addresses: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(addresses("one.test").unwrap(), both_addresses);
         assert_eq!(addresses("ALIAS.test").unwrap(), both_addresses[..1]);
-        // The config name no server, so none is asked.
+        // The configuration names no server, so none is asked.
         assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
     }
 

@@ -46,7 +46,7 @@ pub struct StoredApprover {
 /// Callback for each new request. Must not block.
 pub type ApprovalRequestFn = Arc<dyn Fn(&NewApprovalRequest) + Send + Sync>;
 
-/// Who is asked.
+/// The approvers that a question reaches.
 enum QuestionMode {
     /// Another process through the store, and the approver of this process. The first answer counts.
     StoreAndLocal(Arc<dyn Approver>),
