@@ -146,7 +146,7 @@ impl<'a> Steps<'a> {
             state.turns_for_prompt = 0;
             return Ok(RunStep::CallModel);
         }
-        let arrived = self.arrived().await?;
+        let arrived = self.take_arrived_messages().await?;
         if !arrived.is_empty() {
             // Do not reset the count of turns: without it, a run whose calls are answered late would never
             // end.
@@ -197,7 +197,7 @@ impl<'a> Steps<'a> {
     /// store.
     async fn steer(&mut self) -> Result<(), AgentEnd> {
         let mut messages = self.agent.handle.take_steering();
-        messages.extend(self.arrived().await?);
+        messages.extend(self.take_arrived_messages().await?);
         if messages.is_empty() {
             return Ok(());
         }
@@ -206,8 +206,8 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    async fn arrived(&self) -> Result<Vec<Message>, AgentEnd> {
-        let reading = self.guard.run("store", async { self.agent.store.arrived().await });
+    async fn take_arrived_messages(&self) -> Result<Vec<Message>, AgentEnd> {
+        let reading = self.guard.run("store", async { self.agent.store.take_arrived_messages().await });
         reading.await.map_err(internal)?.map_err(|error| internal_text(error_chain(&error)))
     }
 

@@ -33,7 +33,7 @@ pub trait MessageStore: Send + Sync {
     ///
     /// # Errors
     /// [`ConversationError`] if they cannot be read. The run then ends.
-    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
+    async fn take_arrived_messages(&self) -> Result<Vec<Message>, ConversationError> {
         Ok(Vec::new())
     }
 
@@ -61,8 +61,8 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
         (**self).append(messages).await
     }
 
-    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
-        (**self).arrived().await
+    async fn take_arrived_messages(&self) -> Result<Vec<Message>, ConversationError> {
+        (**self).take_arrived_messages().await
     }
 
     async fn save_state(&self, state: &RunState) -> Result<(), ConversationError> {

@@ -89,20 +89,20 @@ impl NewRow {
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
-    pub fn end(fields: &Arc<RowFields>, ending: CallEnd) -> Self {
-        Self { fields: Arc::clone(fields), event: NewRowEvent::End(ending) }
+    pub fn end(fields: &Arc<RowFields>, end: CallEnd) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::End(end) }
     }
 
     /// The row after a request to a model. Only the run and the agent are written.
     #[must_use]
-    pub fn model(fields: &Arc<RowFields>, ending: ModelEnd) -> Self {
-        Self { fields: Arc::clone(fields), event: NewRowEvent::Model(ending) }
+    pub fn model(fields: &Arc<RowFields>, end: ModelEnd) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Model(end) }
     }
 
     /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
-    pub fn result(fields: &Arc<RowFields>, ending: CallEnd) -> Self {
-        Self { fields: Arc::clone(fields), event: NewRowEvent::Result(ending) }
+    pub fn result(fields: &Arc<RowFields>, end: CallEnd) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Result(end) }
     }
 
     /// The row before a tool of a module is pinned.
@@ -186,7 +186,7 @@ pub struct CallEnd {
 }
 
 impl CallEnd {
-    /// Creates an ending with only an outcome.
+    /// Creates an end with only an outcome.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {

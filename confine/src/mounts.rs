@@ -118,7 +118,7 @@ pub enum MountError {
     /// A mount's folder is on a kernel file system, such as `/proc`. Its files act on the machine or show
     /// other processes.
     #[error(
-        "mount `{mount}` at `{folder}` is a file system of the kernel, and no tool gets one; name a folder of files"
+        "mount `{mount}` at `{folder}` is a kernel file system, such as `/proc`, which cannot be mounted; name an ordinary folder"
     )]
     Kernel {
         /// The mount's name.

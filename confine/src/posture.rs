@@ -83,10 +83,10 @@ impl fmt::Display for Layer {
 pub enum LayerStatus {
     /// The whole layer is enforced and proven.
     Enforced,
-    /// All required rights are enforced and proven, but the running kernel is too old for the rights named
-    /// here. If seccomp is enforced too, it restricts each of them in another way, with one exception: a
-    /// thread with a network whose status lacks `net_connect_tcp` may connect to every port. This status
-    /// satisfies a requirement even where seccomp is waived.
+    /// All required rights are enforced and proven. The running kernel is too old for the rights in `missing`.
+    /// Seccomp, if it is enforced, refuses the same operations, except that without `net_connect_tcp` a thread
+    /// with a network may connect to every port. This status satisfies a requirement even where seccomp is
+    /// waived.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,

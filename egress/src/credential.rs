@@ -34,7 +34,7 @@ pub enum InvalidSecret {
     TooLong,
     /// The secret has a control character, such as a line break, or a byte outside ASCII.
     #[error(
-        "it has a control character or is not ASCII, and is sent in a header; one line break at its end is dropped"
+        "it has a control character or a byte outside ASCII, which a header cannot carry; one line break at its end is allowed"
     )]
     Characters,
     /// The secret begins or ends with a space.

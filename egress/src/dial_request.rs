@@ -18,14 +18,14 @@ pub(crate) async fn connect(
     judge: &dyn Judge,
     url: &Url,
 ) -> Result<TcpStream, FetchError> {
-    let (target, route) = judge_and_connect(client, judge, url).await?;
+    let (target, route) = judge_route(client, judge, url).await?;
     let limits = judge.limits();
     let (address, stream) = route.tunnel(&target, &limits).await?;
     stream.into_std().map_err(|source| FetchError::ConnectFailed { host: target.host, address, source })
 }
 
 /// Asks the judge about a host and all its addresses, as for a request with the method `CONNECT`.
-pub(crate) async fn judge_and_connect<'c>(
+pub(crate) async fn judge_route<'c>(
     client: &'c FetchClient,
     judge: &dyn Judge,
     url: &Url,
@@ -35,8 +35,8 @@ pub(crate) async fn judge_and_connect<'c>(
     let target = Target::parse(url, &client.ports)?;
     let limits = judge.limits();
     let resolved = Route::judge(client, &target, judge, &limits);
-    let route = timeout(limits.first_byte_timeout, resolved)
-        .await
-        .map_err(|_elapsed| FetchError::TotalTimeout { limit: limits.first_byte_timeout })??;
+    let route = timeout(limits.first_byte_timeout, resolved).await.map_err(|_elapsed| {
+        FetchError::ResolveTimeout { host: target.host.clone(), limit: limits.first_byte_timeout }
+    })??;
     Ok((target, route))
 }

@@ -211,10 +211,18 @@ pub enum FetchError {
         /// The maximum time until the headers are complete.
         limit: Duration,
     },
-    /// The whole request exceeded the timeout, or resolving the host of a tunnel or dial did.
+    /// The host of a tunnel or dial was not resolved and judged in time.
+    #[error("{host} was not resolved within {limit:?}")]
+    ResolveTimeout {
+        /// The URL's host.
+        host: String,
+        /// The maximum time until the host is resolved.
+        limit: Duration,
+    },
+    /// The whole request exceeded the timeout.
     #[error("the request was not finished within {limit:?}")]
     TotalTimeout {
-        /// The maximum time for the whole request, or for resolving the host.
+        /// The maximum time for the whole request.
         limit: Duration,
     },
     /// The response has more or longer headers than the limits allow.
@@ -350,6 +358,7 @@ impl FetchError {
             Self::TlsFailed { .. } => "tls_failed",
             Self::ConnectTimeout { .. } => "connect_timeout",
             Self::FirstByteTimeout { .. } => "first_byte_timeout",
+            Self::ResolveTimeout { .. } => "resolve_timeout",
             Self::TotalTimeout { .. } => "total_timeout",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::Framing { .. } => "response_framing",

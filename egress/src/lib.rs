@@ -12,7 +12,7 @@
 //! that. Names are resolved over TCP, because no filter can restrict where a datagram goes.
 //! [`Egress::posture`] holds the proof for audit rows.
 //!
-//! [`Egress::tunnel`] carries the TLS of a confined program, unread, to a host that the judge allows.
+//! [`Egress::tunnel`] relays a confined program's TLS connection to an allowed host, without decrypting it.
 //!
 //! A [`Dialler`] opens connections to a few origins, for a client of this process that speaks its own
 //! protocol.

@@ -1,4 +1,4 @@
-//! Tunnels, which carry the TLS of a confined program, unread, to a host that the judge allows.
+//! Tunnels: they relay a confined program's TLS connection to an allowed host, without decrypting it.
 //!
 //! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6). The request itself is never
 //! forwarded. The steps:
@@ -23,9 +23,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-use crate::{
-    FetchError, Judge, dial_request::judge_and_connect, fetch::FetchClient, route::Route, target::Target,
-};
+use crate::{FetchError, Judge, dial_request::judge_route, fetch::FetchClient, route::Route, target::Target};
 
 mod error;
 mod head;
@@ -235,7 +233,7 @@ async fn admit<'c>(
     watch: &TunnelWatch,
 ) -> Result<(ConnectHead, Target, Route<'c>), TunnelError> {
     let head = read_head(client_stream, limits, watch).await?;
-    let (target, route) = judge_and_connect(client, judge, &head.url).await?;
+    let (target, route) = judge_route(client, judge, &head.url).await?;
     Ok((head, target, route))
 }
 

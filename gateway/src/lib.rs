@@ -13,7 +13,7 @@
 //! | `access.rs` | who a request is from, and what it may see |
 //! | `resource.rs`, `store_enums.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
 //! | `error.rs` | refusals |
-//! | `topic.rs`, `hub.rs`, `sse.rs`, `stream_permit.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
+//! | `topic.rs`, `hub.rs`, `sse.rs`, `stream_access.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
@@ -43,7 +43,7 @@ mod serve;
 mod sse;
 mod state;
 mod store_enums;
-mod stream_permit;
+mod stream_access;
 mod topic;
 
 pub use crate::{

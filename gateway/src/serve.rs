@@ -23,7 +23,7 @@ use crate::{
     hub::EventHub,
     routes,
     state::{GatewayState, Models, new_id},
-    stream_permit::StreamPermits,
+    stream_access::StreamAccesses,
 };
 
 /// The maximum size of a response that [`Gateway::request`] returns.
@@ -90,7 +90,7 @@ impl Gateway {
             models,
             hub,
             cycles: CycleScheduler::default(),
-            stream_permits: StreamPermits::default(),
+            stream_accesses: StreamAccesses::default(),
             allowance: MessageAllowance::default(),
             workspace,
             rows: Arc::new(RunAuditRows::new(audit_log)),

@@ -20,7 +20,7 @@ use crate::{
     error::{ApiError, ErrorCode},
     hub::LiveEvent,
     state::GatewayState,
-    stream_permit::StreamPermit,
+    stream_access::StreamAccess,
 };
 
 /// How long a reader waits before it reconnects.
@@ -36,7 +36,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct Reader {
     state: Arc<GatewayState>,
     topic: String,
-    stream_permit: StreamPermit,
+    stream_access: StreamAccess,
     /// The id up to which the reader has read.
     position: i64,
     newest: watch::Receiver<i64>,
@@ -52,11 +52,11 @@ struct Reader {
 /// [`ApiError`] if the id is not a number, or if the store cannot be read.
 pub(crate) async fn respond(
     state: Arc<GatewayState>,
-    stream_permit: StreamPermit,
+    stream_access: StreamAccess,
     headers: &HeaderMap,
     parameter: Option<&str>,
 ) -> Result<Response, ApiError> {
-    let topic = stream_permit.topic();
+    let topic = stream_access.topic();
     // Subscribe before reading the position, so that no event is missed in between.
     let (newest, live) = (state.hub.newest(), state.hub.live());
     // A reader that reconnects may repeat its first URL, so the header is newer than the parameter.
@@ -84,7 +84,7 @@ pub(crate) async fn respond(
     };
     // A reader that begins in the middle of a text needs the text so far.
     ready.extend(state.hub.streams(&topic).into_iter().map(live_event));
-    let reader = Reader { state, topic, stream_permit, position, newest, live, ready, held: None };
+    let reader = Reader { state, topic, stream_access, position, newest, live, ready, held: None };
     let events = stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -104,7 +104,7 @@ impl Reader {
         loop {
             // Check the right before each event, so that a reader gets no event that was written after the
             // right was lost. A reader whose right cannot be checked must reconnect.
-            if let Err(error) = self.stream_permit.ensure_holds().await {
+            if let Err(error) = self.stream_access.ensure_allowed().await {
                 tracing::debug!(error = error.message(), "a stream ends");
                 return None;
             }
@@ -131,7 +131,7 @@ impl Reader {
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
-                () = self.stream_permit.wait_for_possible_change() => {}
+                () = self.stream_access.wait_for_possible_change() => {}
                 // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {

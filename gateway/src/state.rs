@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     allowance::MessageAllowance, audit_rows::RunAuditRows, cycles::CycleScheduler, hub::EventHub,
-    stream_permit::StreamPermits, topic,
+    stream_access::StreamAccesses, topic,
 };
 
 /// How long a writer waits until readers can have its events.
@@ -51,7 +51,7 @@ pub(crate) struct GatewayState {
     pub(crate) models: Arc<dyn Models>,
     pub(crate) hub: EventHub,
     pub(crate) cycles: CycleScheduler,
-    pub(crate) stream_permits: StreamPermits,
+    pub(crate) stream_accesses: StreamAccesses,
     pub(crate) allowance: MessageAllowance,
     /// The folder that the runs work on, as the operator names it.
     pub(crate) workspace: String,

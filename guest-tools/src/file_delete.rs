@@ -194,7 +194,7 @@ impl DeletionStop {
         let words = deleted.words();
         match self {
             Self::Limit => ToolError::failed(format!(
-                "`{path}` is deleted only in part: {words}, as many as one call deletes; call again for the rest"
+                "`{path}` was deleted only in part ({words}): one call deletes at most {MAX_DELETED} entries; call again for the rest"
             )),
             Self::Failed { path: failed_path, error } => {
                 let relative =
@@ -205,7 +205,7 @@ impl DeletionStop {
                 if deleted.files + deleted.links + deleted.directories == 0 {
                     return cause;
                 }
-                let message = format!("`{path}` is deleted only in part: {words}; then {cause}");
+                let message = format!("`{path}` was deleted only in part ({words}); then {cause}");
                 ToolError::new(cause.kind(), message)
             }
         }

@@ -43,7 +43,7 @@ pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
 pub fn gateway_tools() -> impl Iterator<Item = ToolDescriptor> {
     ALL.iter().map(|&(name, origin, tier)| ToolDescriptor {
         declared_tier: Some(tier),
-        ..ToolDescriptor::undeclared(ToolName::parse(name).expect("a name of ours is one"), origin)
+        ..ToolDescriptor::undeclared(ToolName::parse(name).expect("the built-in names are valid"), origin)
     })
 }
 

@@ -20,8 +20,7 @@ use crate::{
     warnings,
 };
 
-/// A policy that was read completely, violates no invariant and is ready to decide. The value is immutable: a
-/// different policy is a different value with its own [`PolicyDigest`].
+/// A loaded policy: complete, valid and immutable. Its [`PolicyDigest`] identifies it.
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
     effective: EffectivePolicy,

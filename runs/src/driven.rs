@@ -335,7 +335,7 @@ impl MessageStore for DrivenRun {
         Ok(())
     }
 
-    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
+    async fn take_arrived_messages(&self) -> Result<Vec<Message>, ConversationError> {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
             .map_err(|error| ConversationError::new("cannot read the inbox of the run").with_source(error))?;

@@ -36,7 +36,7 @@ pub struct NextStepInput {
     /// Messages for the model. They reach it if the step asks the model.
     pub steering: Vec<Message>,
     /// Set if a person has written or cancelled in the meantime.
-    pub interruption: Option<SkipReason>,
+    pub skip_reason: Option<SkipReason>,
 }
 
 /// The result of a step.

@@ -129,17 +129,17 @@ impl Stepper {
             return Ok(StepOutcome::Taken(self.position(id).await?));
         };
         let state = resume_state(&run);
-        let interruption =
-            if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { input.interruption };
-        let taken = if state.next_step() == "run_tools" {
-            self.collect(&run, version, state, interruption, keeps).await
+        let skip_reason =
+            if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { input.skip_reason };
+        let outcome = if state.next_step() == "run_tools" {
+            self.collect(&run, version, state, skip_reason, keeps).await
         } else {
-            let input = NextStepInput { interruption, ..input };
+            let input = NextStepInput { skip_reason, ..input };
             self.step(&run, version, state, input, keeps, cancel).await
         };
-        let has_ended = matches!(&taken, Ok(StepOutcome::Taken(position)) if position.status.has_ended());
+        let has_ended = matches!(&outcome, Ok(StepOutcome::Taken(position)) if position.status.has_ended());
         self.release(&run, has_ended).await;
-        taken
+        outcome
     }
 
     async fn step(
@@ -147,16 +147,16 @@ impl Stepper {
         run: &Arc<DrivenRun>,
         version: i64,
         state: RunState,
-        NextStepInput { steering, interruption }: NextStepInput,
+        NextStepInput { steering, skip_reason }: NextStepInput,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepOutcome, RunError> {
         let mut agent = self.agent(run, self.executor(run));
         let handle = agent.handle();
-        match interruption {
+        match skip_reason {
             // The message is in `steering`, unless the step does not ask the model.
             Some(SkipReason::Steered) if state.next_step() != "finalize" => {}
-            Some(interruption) => interrupt(&handle, interruption),
+            Some(skip_reason) => interrupt(&handle, skip_reason),
             None => {}
         }
         for message in steering {
@@ -174,7 +174,7 @@ impl Stepper {
         let state = cancelled_by(agent.take_step(state, may_save), cancel, &handle).await;
         match undone {
             Some(end) => Ok(StepOutcome::NotStored(end)),
-            None => self.taken(run, version, &state).await,
+            None => self.outcome_after_step(run, version, &state).await,
         }
     }
 
@@ -184,7 +184,7 @@ impl Stepper {
         run: &Arc<DrivenRun>,
         version: i64,
         state: RunState,
-        interruption: Option<SkipReason>,
+        skip_reason: Option<SkipReason>,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
     ) -> Result<StepOutcome, RunError> {
         let (store, id) = (&**run.store(), run.id());
@@ -194,9 +194,9 @@ impl Stepper {
         let mut agent = self.agent(run, Arc::clone(&executor) as Arc<dyn ToolExecutor>);
         let has_result = |id: &&str| executor.has_result(id);
         let last = state.runnable_calls().map(|call| &*call.id).filter(has_result).last();
-        match (interruption, last) {
-            (Some(interruption), Some(last)) => {
-                executor.interrupt_after(last.to_owned(), interruption, agent.handle());
+        match (skip_reason, last) {
+            (Some(skip_reason), Some(last)) => {
+                executor.interrupt_after(last.to_owned(), skip_reason, agent.handle());
             }
             (Some(SkipReason::Cancelled), None) => agent.handle().cancel(),
             // The first call of a turn is never skipped because of a message.
@@ -211,16 +211,21 @@ impl Stepper {
         if let Some(end) = undone {
             return Ok(StepOutcome::NotStored(end));
         }
-        let taken = self.taken(run, version, &state).await?;
+        let outcome = self.outcome_after_step(run, version, &state).await?;
         if let Err(error) = turn_results.forget(store, id).await {
             // Stale results are harmless: they are keyed by call id, and the next turn removes them.
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
-        Ok(taken)
+        Ok(outcome)
     }
 
     /// Returns the position after a step that should have been stored.
-    async fn taken(&self, run: &DrivenRun, version: i64, state: &RunState) -> Result<StepOutcome, RunError> {
+    async fn outcome_after_step(
+        &self,
+        run: &DrivenRun,
+        version: i64,
+        state: &RunState,
+    ) -> Result<StepOutcome, RunError> {
         let found = run.version().await;
         if found == version {
             let reason = state.end().map(ToString::to_string).unwrap_or_default();

@@ -27,7 +27,7 @@ pub(crate) struct TurnExecutor {
     turn_results: HashMap<String, ToolResult>,
     /// The interruption that follows the call with this id. An earlier interruption would make the loop
     /// replace results that it has not read yet.
-    interruption: OnceLock<(String, SkipReason, AgentHandle)>,
+    skip_reason: OnceLock<(String, SkipReason, AgentHandle)>,
 }
 
 impl TurnExecutor {
@@ -36,7 +36,7 @@ impl TurnExecutor {
         run: Arc<DrivenRun>,
         turn_results: HashMap<String, ToolResult>,
     ) -> Self {
-        Self { inner, run, turn_results, interruption: OnceLock::new() }
+        Self { inner, run, turn_results, skip_reason: OnceLock::new() }
     }
 
     /// Returns whether a call has a result, or is known to have none.
@@ -45,9 +45,9 @@ impl TurnExecutor {
     }
 
     /// Interrupts the loop of this handle after the given call.
-    pub(crate) fn interrupt_after(&self, call: String, interruption: SkipReason, handle: AgentHandle) {
+    pub(crate) fn interrupt_after(&self, call: String, skip_reason: SkipReason, handle: AgentHandle) {
         // Ignore the error: the value is set only once.
-        let _ = self.interruption.set((call, interruption, handle));
+        let _ = self.skip_reason.set((call, skip_reason, handle));
     }
 }
 
@@ -65,10 +65,10 @@ impl ToolExecutor for TurnExecutor {
             (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), context),
             (None, None) => self.inner.refuse(call, not_run(), context),
         };
-        if let Some((last, interruption, handle)) = self.interruption.get()
+        if let Some((last, skip_reason, handle)) = self.skip_reason.get()
             && *last == id
         {
-            interrupt(handle, *interruption);
+            interrupt(handle, *skip_reason);
         }
         result
     }
@@ -85,8 +85,8 @@ impl ToolExecutor for TurnExecutor {
 
 /// Makes the loop skip the remaining calls. The message itself reaches the model with its next request, in
 /// another loop.
-pub(crate) fn interrupt(handle: &AgentHandle, interruption: SkipReason) {
-    match interruption {
+pub(crate) fn interrupt(handle: &AgentHandle, skip_reason: SkipReason) {
+    match skip_reason {
         SkipReason::Cancelled => handle.cancel(),
         // Ignore the error: a full queue already has a message.
         SkipReason::Steered => drop(handle.steer_with(Message::user(""))),

@@ -221,7 +221,7 @@ pub(crate) async fn serving_registry_awaiting(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    let builder = builder(envelope, &policy_files(envelope)?, shell).await?.awaits(names);
+    let builder = builder(envelope, &policy_files(envelope)?, shell).await?.declare_late_tools(names);
     Ok(builder.checkpoint_sink(Arc::new(write_checkpoint_to_stderr)).build()?)
 }
 

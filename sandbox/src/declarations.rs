@@ -37,12 +37,13 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
         |reason: String| WasmError::Describe { reason: reason.chars().take(MAX_REASON_CHARS).collect() };
     if text.trim().is_empty() {
         return Err(refuse(
-            "it answers nothing; one that is written with the SDK ends with `export_tools!`".to_owned(),
+            "it returned no declarations; a module that uses the SDK must end with `export_tools!`"
+                .to_owned(),
         ));
     }
     if text.len() > MAX_DECLARATIONS_BYTES {
         return Err(WasmError::Declares {
-            what: "what it says of all its tools".to_owned(),
+            what: "its answer to `describe`".to_owned(),
             size: text.len(),
             limit: MAX_DECLARATIONS_BYTES,
         });

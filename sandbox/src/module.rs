@@ -177,8 +177,11 @@ pub(super) fn stderr_tail(stderr: &str) -> String {
         return String::new();
     }
     let surplus = stderr.chars().count().saturating_sub(MAX_LAST_CHARS);
-    let last_output: String =
-        stderr.chars().skip(surplus).map(|sign| if sign == '\n' { ' ' } else { sign }).collect();
+    let last_output: String = stderr
+        .chars()
+        .skip(surplus)
+        .map(|character| if character == '\n' { ' ' } else { character })
+        .collect();
     format!("; it wrote: {}", portcullis_types::escape_for_display(&last_output))
 }
 

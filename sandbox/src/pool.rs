@@ -56,17 +56,17 @@ impl WorkerPool {
 
     /// Hands a job to an idle thread, or to a new one.
     pub(super) fn submit(self: &Arc<Self>, job: WorkerJob) -> Result<(), WasmError> {
-        let mut lease = self.take_lease(&job)?;
+        let mut permit = self.take_permit(&job)?;
         let mut job = job;
         loop {
             let idle = self.idle().pop();
-            let Some(next_job) = idle else { return worker::start(self, job, lease) };
-            let assignment = Assignment { job, lease, next_job: next_job.clone() };
+            let Some(job_sender) = idle else { return worker::start(self, job, permit) };
+            let assignment = Assignment { job, permit, job_sender: job_sender.clone() };
             // A worker that has ended in the meantime returns the job.
-            match next_job.try_send(assignment) {
+            match job_sender.try_send(assignment) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Disconnected(returned) | TrySendError::Full(returned)) => {
-                    (job, lease) = (returned.job, returned.lease);
+                    (job, permit) = (returned.job, returned.permit);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl WorkerPool {
         written_off
     }
 
-    fn take_lease(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
+    fn take_permit(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerPermit, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
         let limit = self.max_busy + MAX_STUCK;
         // One atomic update, so that two calls cannot both take the last worker.
@@ -92,7 +92,7 @@ impl WorkerPool {
             (stuck <= MAX_STUCK && busy < limit).then_some(busy + 1)
         });
         match reserved {
-            Ok(_) => Ok(WorkerLease { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
+            Ok(_) => Ok(WorkerPermit { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
             Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck }),
         }
     }
@@ -113,25 +113,25 @@ pub(super) fn label(mounts: &[GrantedMount]) -> String {
 
 /// Counts one busy worker of a pool. Dropping it ends the count, however the worker ends.
 #[derive(Debug)]
-pub(super) struct WorkerLease {
+pub(super) struct WorkerPermit {
     pool: Weak<WorkerPool>,
     control: Arc<CallControl>,
 }
 
-impl WorkerLease {
+impl WorkerPermit {
     /// Ends the job, and makes its worker available for the next job.
-    pub(super) fn leave_idle(self, next_job: SyncSender<Assignment>) {
+    pub(super) fn leave_idle(self, job_sender: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
-        // Release the lease before the worker is visible as idle. Otherwise the next call could find the pool
+        // Release the permit before the worker is visible as idle. Otherwise the next call could find the pool
         // full although this worker is free.
         drop(self);
         if let Some(pool) = pool {
-            pool.idle().push(next_job);
+            pool.idle().push(job_sender);
         }
     }
 }
 
-impl Drop for WorkerLease {
+impl Drop for WorkerPermit {
     fn drop(&mut self) {
         let finished_in_time = self.control.finish();
         if let Some(pool) = self.pool.upgrade() {

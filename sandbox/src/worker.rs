@@ -23,7 +23,7 @@ use super::{
     guest::{self, GuestPreopens},
     locks::LockOperationSender,
     module::LinkedModule,
-    pool::{WorkerLease, WorkerPool},
+    pool::{WorkerPermit, WorkerPool},
     protection::Protection,
     stdio::{FrameReader, Stdout},
     ticker::TickerGuard,
@@ -143,19 +143,19 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,
-    pub(super) lease: WorkerLease,
+    pub(super) permit: WorkerPermit,
     /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so
     /// it ends when its pool is dropped.
-    pub(super) next_job: SyncSender<Assignment>,
+    pub(super) job_sender: SyncSender<Assignment>,
 }
 
 /// Starts a worker whose first job is already in its channel.
-pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, lease: WorkerLease) -> Result<(), WasmError> {
-    let (next_job, receiver) = mpsc::sync_channel(1);
-    let first = Assignment { job, lease, next_job: next_job.clone() };
+pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, permit: WorkerPermit) -> Result<(), WasmError> {
+    let (job_sender, receiver) = mpsc::sync_channel(1);
+    let first = Assignment { job, permit, job_sender: job_sender.clone() };
     // The receiver is alive and the channel is empty, so this send cannot fail.
-    next_job.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
-    drop(next_job);
+    job_sender.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
+    drop(job_sender);
     let setup = Arc::clone(pool.setup());
     std::thread::Builder::new()
         .name(format!("portcullis-wasm-{}", pool.label()))
@@ -173,7 +173,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     let _entered = runtime.enter();
     let thread = ThreadTarget::current();
     let proven = confine_current_thread(&setup.confinement);
-    while let Some(Assignment { mut job, lease, next_job }) = receive(receiver, setup) {
+    while let Some(Assignment { mut job, permit, job_sender }) = receive(receiver, setup) {
         job.control.set_thread(thread);
         let report = serve(setup, &proven, &mut job);
         let WorkerJob { ticking, reply, .. } = job;
@@ -183,8 +183,8 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         // The worker becomes idle before the answer is sent, so that it is available for the caller's next
         // call.
         match is_reusable {
-            true => lease.leave_idle(next_job),
-            false => drop(lease),
+            true => permit.leave_idle(job_sender),
+            false => drop(permit),
         }
         // A call that was written off no longer has a receiver, so a failed send is ignored.
         let _ = reply.send(report);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::limits::{KILL_SAMPLES, MAX_KILL_TIMEOUT};
+use crate::limits::{KILL_SAMPLES, KILL_TIMEOUT};
 
 /// Whether the killed processes could have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl StallDetector {
         Self { started_at: self.started_at, ..Self::new(self.time) }
     }
 
-    /// Records one sample, and returns whether the kill has failed. A kill has failed after [`MAX_KILL_TIMEOUT`]. It has
+    /// Records one sample, and returns whether the kill has failed. A kill has failed after [`KILL_TIMEOUT`]. It has
     /// failed earlier if, for `time` and for [`KILL_SAMPLES`] samples, all survivors were blocked and none ended.
     pub(crate) fn record_sample(&mut self, survivor_count: usize, survivors: SurvivorState) -> bool {
         if survivor_count < self.fewest || survivors == SurvivorState::Runnable {
@@ -51,7 +51,7 @@ impl StallDetector {
             self.samples += 1;
         }
         let is_stuck = self.samples >= KILL_SAMPLES && self.last_decrease.elapsed() >= self.time;
-        is_stuck || self.started_at.elapsed() >= MAX_KILL_TIMEOUT
+        is_stuck || self.started_at.elapsed() >= KILL_TIMEOUT
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     fn a_kill_ends_at_its_limit() {
         let mut detector = StallDetector::new(Duration::ZERO);
         assert!(!detector.record_sample(9, SurvivorState::Blocked));
-        detector.started_at -= MAX_KILL_TIMEOUT;
+        detector.started_at -= KILL_TIMEOUT;
         assert!(detector.record_sample(8, SurvivorState::Blocked), "though it becomes less");
         assert!(detector.next_phase().record_sample(1, SurvivorState::Blocked));
     }

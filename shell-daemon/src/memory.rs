@@ -61,8 +61,9 @@ pub(crate) struct MemoryUse {
     /// share their parents' address spaces, as after `vfork`. If they do, `bytes` already includes these
     /// bytes. The value is 0 if the comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
-    /// Whether a process hides its mappings or descriptors (`PR_SET_DUMPABLE`). It may then have more memory.
-    pub(crate) is_hidden: bool,
+    /// Whether the mappings or descriptors of a process are unreadable (`PR_SET_DUMPABLE`). It may then have more
+    /// memory.
+    pub(crate) has_unreadable: bool,
     /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
     /// memory for mappings.
     pub(crate) shared_and_kernel_bytes: u64,
@@ -194,7 +195,7 @@ impl MemoryMeter {
             }
         }
         let processes = memories.iter_mut().chain(&mut doubtful);
-        let Some(MappingTotals { unreadable, mapping_bytes, is_hidden }) =
+        let Some(MappingTotals { unreadable, mapping_bytes, has_unreadable }) =
             self.add_shared(processes, sampled_while, shared)
         else {
             return MemoryUse::too_many();
@@ -205,7 +206,7 @@ impl MemoryMeter {
             MemoryUse {
                 bytes,
                 doubtful,
-                is_hidden,
+                has_unreadable,
                 shared_and_kernel_bytes: other_bytes + mapping_bytes,
                 partial: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
             }
@@ -253,7 +254,7 @@ impl MemoryMeter {
                     if sampled_while == SampledWhile::Running || entry.has_memory() {
                         totals.unreadable += memory.not_private;
                     }
-                    totals.is_hidden |= is_refused(&error) && memory.is_normally_readable(entry);
+                    totals.has_unreadable |= is_refused(&error) && memory.is_normally_readable(entry);
                 }
                 Err(UnreadMappings::TooMany) => return None,
             }
@@ -261,13 +262,13 @@ impl MemoryMeter {
                 match shared.add_descriptors(entry) {
                     Ok(()) => {}
                     Err(UnreadMappings::Failed(error)) => {
-                        totals.is_hidden |= is_refused(&error) && memory.is_normally_readable(entry);
+                        totals.has_unreadable |= is_refused(&error) && memory.is_normally_readable(entry);
                     }
                     Err(UnreadMappings::TooMany) => return None,
                 }
             }
         }
-        totals.is_hidden &= self.has_seen_foreign_program.load(Ordering::Relaxed);
+        totals.has_unreadable &= self.has_seen_foreign_program.load(Ordering::Relaxed);
         Some(totals)
     }
 }
@@ -279,8 +280,8 @@ struct MappingTotals {
     unreadable: u64,
     /// The kernel's memory for mappings.
     mapping_bytes: u64,
-    /// See [`MemoryUse::is_hidden`].
-    is_hidden: bool,
+    /// See [`MemoryUse::has_unreadable`].
+    has_unreadable: bool,
 }
 
 /// Processes, each with the kernel's memory counters.

@@ -19,7 +19,7 @@ use crate::{
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, SurvivorState},
-    limits::{MAX_KILL_TIMEOUT, PIPE_BYTES},
+    limits::{KILL_TIMEOUT, PIPE_BYTES},
     prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
@@ -248,7 +248,7 @@ impl RunningCommand {
                 continue;
             };
             completion = Completion::Interrupted(interruption);
-            killing = Some(StallDetector::new(MAX_KILL_TIMEOUT));
+            killing = Some(StallDetector::new(KILL_TIMEOUT));
             self.stdin.close();
             self.kill()?;
         };

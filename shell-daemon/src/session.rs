@@ -26,7 +26,7 @@ use crate::{
     hidden,
     inside::ENTRY,
     kill_stall::{StallDetector, SurvivorState},
-    limits::{KILL_TIMEOUT, MAX_KILL_TIMEOUT, START_TIMEOUT},
+    limits::{KILL_STALL_TIMEOUT, KILL_TIMEOUT, START_TIMEOUT},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
@@ -314,7 +314,7 @@ impl ShellSession {
         let reaped = reap_guard(&mut self.guard);
         if self.session_init.is_alive() {
             // The guard died too early. Kill everything below the session's first process here instead.
-            let _ = tree::kill_descendants(self.session_init, KILL_TIMEOUT);
+            let _ = tree::kill_descendants(self.session_init, KILL_STALL_TIMEOUT);
             self.session_init.kill();
         }
         reaped
@@ -426,10 +426,10 @@ fn send_setup(
     }
 }
 
-/// Waits for the end of a guard whose control socket is closed, for at most [`MAX_KILL_TIMEOUT`].
+/// Waits for the end of a guard whose control socket is closed, for at most [`KILL_TIMEOUT`].
 fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
     let process = pid_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut detector = StallDetector::new(MAX_KILL_TIMEOUT);
+    let mut detector = StallDetector::new(KILL_TIMEOUT);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {

@@ -21,7 +21,7 @@ use self::table::{children, entry};
 use crate::{
     ShellError,
     kill_stall::{StallDetector, SurvivorState},
-    limits::MAX_KILL_TIMEOUT,
+    limits::KILL_TIMEOUT,
 };
 
 /// A process, identified by its number and start time: another process with a reused number is not equal.
@@ -137,7 +137,7 @@ fn kill_all<P: Copy + Eq + Hash>(
 ) -> Result<(), ShellError> {
     let stopping = StallDetector::new(time);
     // Half of the total time is reserved for the kill.
-    let last_stop = Instant::now() + MAX_KILL_TIMEOUT / 2;
+    let last_stop = Instant::now() + KILL_TIMEOUT / 2;
     // Only survivors of a kill count. Before the first kill, a growing fork bomb is not a reason to give up.
     let mut killing: Option<StallDetector> = None;
     let mut empty_samples = 0;

@@ -29,7 +29,7 @@ use rustix::event::EventfdFlags;
 use self::watched::WatchedCommand;
 use crate::{
     ShellError,
-    limits::KILL_TIMEOUT,
+    limits::KILL_STALL_TIMEOUT,
     memory::MemoryMeter,
     tree::{self, Process},
 };
@@ -168,7 +168,7 @@ impl CommandWatch {
 
     /// Kills everything below the command's init.
     pub(crate) fn kill(&self) -> Result<(), ShellError> {
-        tree::kill_descendants(self.root, KILL_TIMEOUT)
+        tree::kill_descendants(self.root, KILL_STALL_TIMEOUT)
     }
 }
 

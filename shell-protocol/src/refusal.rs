@@ -10,7 +10,7 @@ pub const CODE_KEY: &str = "portcullis-code";
 pub enum RefusalCode {
     /// The client has not proved that it may use the sidecar.
     Unauthenticated,
-    /// The client's version is not the sidecar's.
+    /// The client and the sidecar have different versions.
     Version,
     /// The sidecar is stopping.
     Stopping,

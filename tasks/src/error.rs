@@ -70,9 +70,9 @@ pub enum FileError {
         "other programs changed the file {MAX_EDIT_TRIES} times while one change was being written; it was left unchanged"
     )]
     Contended,
-    /// Others saved two versions while a change was written.
+    /// Other programs saved two versions while one change was being written, so both exist.
     #[error(
-        "other programs saved two versions while a change was being written; one is the file, the other was kept as `{file}` beside it"
+        "other programs saved two versions while a change was being written: one is in the file, the other in `{file}` beside it"
     )]
     EditKept {
         /// The name of the other version's file.

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::{
     AgentRun,
     activity_payloads::{
-        AnswerInput, CallInput, CallOutcome, NextCallPlacement, RunPosition, SetupInput, StepInput,
+        AnswerInput, CallCompletion, CallInput, NextCallPlacement, RunPositionPayload, SetupInput, StepInput,
     },
     failures::{self, MAX_MODEL_ATTEMPTS},
     heartbeat::with_heartbeats,
@@ -52,23 +52,27 @@ impl StepActivities {
     }
 
     /// Takes the step that follows a version of the run.
-    async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<RunPosition, ActivityError> {
+    async fn step(
+        &self,
+        context: &ActivityContext,
+        input: StepInput,
+    ) -> Result<RunPositionPayload, ActivityError> {
         let id = run_id(&input.run)?;
         let attempt = context.info().attempt;
         // The last attempt keeps the failure, so that the run ends as it would in a single process.
         let keeps = |end: &AgentEnd| attempt >= MAX_MODEL_ATTEMPTS || !failures::may_ask_again(end);
         let steering = input.steering.into_iter().map(Message::user).collect();
-        let step_input = NextStepInput { steering, interruption: input.interruption.map(Into::into) };
+        let step_input = NextStepInput { steering, skip_reason: input.skip_reason.map(Into::into) };
         let cancel = CancellationToken::new();
         let step = self.stepper.take_step(&id, input.version, step_input, keeps, &cancel);
         match with_heartbeats(context, &cancel, step).await {
-            Ok(StepOutcome::Taken(position)) => Ok(self.position(position)),
-            Ok(StepOutcome::NotStored(end)) => Err(failures::undone(&end)),
+            Ok(StepOutcome::Taken(position)) => Ok(self.position_payload(position)),
+            Ok(StepOutcome::NotStored(end)) => Err(failures::retried_step_failure(&end)),
             Err(error) => Err(failures::run_error(&error)),
         }
     }
 
-    fn position(&self, position: RunProgress) -> RunPosition {
+    fn position_payload(&self, position: RunProgress) -> RunPositionPayload {
         let RunProgress { version, next, calls, status } = position;
         let calls = calls.into_iter().map(|call| NextCallPlacement {
             queue: self.task_queues.get(&call.tool).cloned(),
@@ -76,7 +80,7 @@ impl StepActivities {
             tool: call.tool,
             offered: call.is_offered,
         });
-        RunPosition {
+        RunPositionPayload {
             version,
             next: next.to_owned(),
             calls: calls.collect(),
@@ -94,7 +98,7 @@ impl StepActivities {
         self: Arc<Self>,
         context: ActivityContext,
         input: SetupInput,
-    ) -> Result<RunPosition, ActivityError> {
+    ) -> Result<RunPositionPayload, ActivityError> {
         let id = run_id(&input.run)?;
         if let Some(prompt) = input.prompt {
             let begun = self.stepper.begin(&id, Message::user(prompt)).await;
@@ -103,10 +107,10 @@ impl StepActivities {
         let position = self.stepper.position(&id).await.map_err(|error| failures::run_error(&error))?;
         // A second delivery finds that the step has been taken.
         if position.next != "setup" {
-            return Ok(self.position(position));
+            return Ok(self.position_payload(position));
         }
         let (run, version) = (input.run, position.version);
-        self.step(&context, StepInput { run, version, steering: Vec::new(), interruption: None }).await
+        self.step(&context, StepInput { run, version, steering: Vec::new(), skip_reason: None }).await
     }
 
     /// Asks the model.
@@ -115,7 +119,7 @@ impl StepActivities {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<RunPosition, ActivityError> {
+    ) -> Result<RunPositionPayload, ActivityError> {
         self.step(&context, input).await
     }
 
@@ -125,7 +129,7 @@ impl StepActivities {
         self: Arc<Self>,
         context: ActivityContext,
         input: CallInput,
-    ) -> Result<CallOutcome, ActivityError> {
+    ) -> Result<CallCompletion, ActivityError> {
         let id = run_id(&input.run)?;
         // The worker that asked the model offered the tool, so another worker may be able to run the call.
         if input.offered && !self.stepper.offers(&input.tool) {
@@ -146,8 +150,8 @@ impl StepActivities {
             }
         };
         match with_heartbeats(&context, &cancel, work).await {
-            Ok(StepCallOutcome::Stored) => Ok(CallOutcome::Stored),
-            Ok(StepCallOutcome::RunContinued) => Ok(CallOutcome::Passed),
+            Ok(StepCallOutcome::Stored) => Ok(CallCompletion::Stored),
+            Ok(StepCallOutcome::RunContinued) => Ok(CallCompletion::RunContinued),
             Ok(StepCallOutcome::CancelledBeforeStart) => Err(failures::interrupted()),
             Err(error) => Err(failures::run_error(&error)),
         }
@@ -159,7 +163,7 @@ impl StepActivities {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<RunPosition, ActivityError> {
+    ) -> Result<RunPositionPayload, ActivityError> {
         self.step(&context, input).await
     }
 
@@ -169,7 +173,7 @@ impl StepActivities {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<RunPosition, ActivityError> {
+    ) -> Result<RunPositionPayload, ActivityError> {
         self.step(&context, input).await
     }
 

@@ -25,26 +25,26 @@ pub(crate) struct StepInput {
     /// Messages of a person, for the model.
     #[serde(default)]
     pub(crate) steering: Vec<String>,
-    /// Why the step is interrupted.
-    #[serde(default)]
-    pub(crate) interruption: Option<Interrupted>,
+    /// Why the step's remaining calls are skipped.
+    #[serde(default, rename = "interruption")]
+    pub(crate) skip_reason: Option<WireSkipReason>,
 }
 
-/// Why a step is interrupted.
+/// Why the remaining calls of a step are skipped: [`SkipReason`] as it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Interrupted {
+pub(crate) enum WireSkipReason {
     /// A person has written.
     Steered,
     /// A person has cancelled the run.
     Cancelled,
 }
 
-impl From<Interrupted> for SkipReason {
-    fn from(interrupted: Interrupted) -> Self {
-        match interrupted {
-            Interrupted::Steered => Self::Steered,
-            Interrupted::Cancelled => Self::Cancelled,
+impl From<WireSkipReason> for SkipReason {
+    fn from(reason: WireSkipReason) -> Self {
+        match reason {
+            WireSkipReason::Steered => Self::Steered,
+            WireSkipReason::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct AnswerInput {
 
 /// The position of the run after an activity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunPosition {
+pub(crate) struct RunPositionPayload {
     /// The version of the run.
     pub(crate) version: i64,
     /// The next step.
@@ -107,9 +107,10 @@ pub(crate) struct NextCallPlacement {
 /// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CallOutcome {
+pub(crate) enum CallCompletion {
     /// The result is in the store.
     Stored,
     /// The run has continued without the call.
-    Passed,
+    #[serde(rename = "passed")]
+    RunContinued,
 }

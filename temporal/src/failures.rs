@@ -48,7 +48,7 @@ pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
 }
 
 /// Returns the failure of a step that is retried.
-pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
+pub(crate) fn retried_step_failure(end: &AgentEnd) -> ActivityError {
     match end {
         AgentEnd::Provider { kind, message } => {
             // The message may quote the request, so it stays in the worker's log.
@@ -165,7 +165,7 @@ mod tests {
             assert!(!may_ask_again(&end(kind)), "{kind}");
         }
         assert!(!may_ask_again(&AgentEnd::Cancelled));
-        let (kind, never, delay) = parts(undone(&end(ProviderErrorKind::RateLimited)));
+        let (kind, never, delay) = parts(retried_step_failure(&end(ProviderErrorKind::RateLimited)));
         assert_eq!((&*kind, never, delay), ("model_rate_limited", false, Some(RATE_LIMITED_PAUSE)));
     }
 }

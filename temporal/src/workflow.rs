@@ -20,7 +20,7 @@ use temporalio_sdk::{
 use crate::{
     activities::StepActivities,
     activity_payloads::{
-        AnswerInput, CallInput, Interrupted, NextCallPlacement, RunPosition, SetupInput, StepInput,
+        AnswerInput, CallInput, NextCallPlacement, RunPositionPayload, SetupInput, StepInput, WireSkipReason,
     },
     heartbeat::HEARTBEAT_TIMEOUT,
     search_attributes,
@@ -173,15 +173,15 @@ impl AgentRun {
 }
 
 /// Asks the model, with the messages that a person has written in the meantime.
-async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
+async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPositionPayload> {
     let steering = ctx.state_mut(|state| std::mem::take(&mut state.steering));
-    let interruption = is_cancelled(ctx).then_some(Interrupted::Cancelled);
-    let input = StepInput { run: run.to_owned(), version, steering, interruption };
-    let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
+    let skip_reason = is_cancelled(ctx).then_some(WireSkipReason::Cancelled);
+    let input = StepInput { run: run.to_owned(), version, steering, skip_reason };
+    let again = StepInput { skip_reason: Some(WireSkipReason::Cancelled), ..input.clone() };
     let token = WorkflowCancellationToken::new();
     let options = long_options!(MODEL_TIMEOUT, token).build();
     let model_call = ctx.execute_activity(StepActivities::call_model, input, options);
-    match attended(ctx, run, model_call, &token).await {
+    match wait_with_signals(ctx, run, model_call, &token).await {
         Ok(position) => Ok(position),
         // The step was abandoned. Take it again, to end the run.
         Err(_) if is_cancelled(ctx) => {
@@ -195,8 +195,8 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
 async fn turn(
     ctx: &WorkflowContext<AgentRun>,
     run: &str,
-    position: &RunPosition,
-) -> WorkflowResult<RunPosition> {
+    position: &RunPositionPayload,
+) -> WorkflowResult<RunPositionPayload> {
     for (number, call) in position.calls.iter().enumerate() {
         // The first call of a turn is never skipped because of a message.
         let is_steered = number > 0 && ctx.state(|state| !state.steering.is_empty());
@@ -213,7 +213,7 @@ async fn turn(
         run: run.to_owned(),
         version: position.version,
         steering: Vec::new(),
-        interruption: interruption(ctx),
+        skip_reason: skip_reason(ctx),
     };
     Ok(ctx.execute_activity(StepActivities::finish_turn, input, short()).await?)
 }
@@ -238,18 +238,22 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         .build();
     let running = ctx.execute_activity(StepActivities::run_tool, input, options);
     // Ignore the error: the history has it, and the turn's step finds no result.
-    let _ = attended(ctx, run, running, &token).await;
+    let _ = wait_with_signals(ctx, run, running, &token).await;
 }
 
 /// Stores the model's answer. If a person has written a message in the meantime, the model is asked again.
-async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
-    let interruption = interruption(ctx);
-    let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), interruption };
+async fn finalize(
+    ctx: &WorkflowContext<AgentRun>,
+    run: &str,
+    version: i64,
+) -> WorkflowResult<RunPositionPayload> {
+    let skip_reason = skip_reason(ctx);
+    let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), skip_reason };
     Ok(ctx.execute_activity(StepActivities::finalize, input, short()).await?)
 }
 
 /// Waits for an activity. In the meantime, passes answers on to the store, and a cancellation to the worker.
-async fn attended<T>(
+async fn wait_with_signals<T>(
     ctx: &WorkflowContext<AgentRun>,
     run: &str,
     activity: impl futures::future::FusedFuture<Output = Result<T, ActivityExecutionError>>,
@@ -306,11 +310,11 @@ fn is_cancelled(ctx: &WorkflowContext<AgentRun>) -> bool {
     ctx.state(|state| state.cancelled) || ctx.cancellation_token().is_cancelled()
 }
 
-fn interruption(ctx: &WorkflowContext<AgentRun>) -> Option<Interrupted> {
+fn skip_reason(ctx: &WorkflowContext<AgentRun>) -> Option<WireSkipReason> {
     if is_cancelled(ctx) {
-        return Some(Interrupted::Cancelled);
+        return Some(WireSkipReason::Cancelled);
     }
-    ctx.state(|state| !state.steering.is_empty()).then_some(Interrupted::Steered)
+    ctx.state(|state| !state.steering.is_empty()).then_some(WireSkipReason::Steered)
 }
 
 fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {

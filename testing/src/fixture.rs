@@ -29,22 +29,22 @@ pub struct Fixture {
     root: TempDir,
     policy: String,
     /// Whether the fixture shares modules that are compiled on their first call.
-    shares_late_modules: bool,
+    shares_lazy_modules: bool,
 }
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        if self.shares_late_modules {
-            crate::modules::save_late_modules(&self.state());
+        if self.shares_lazy_modules {
+            crate::modules::save_lazy_modules(&self.state());
         }
     }
 }
 
-/// The policy line that replaces the timeout of [`LATE_TOOLS`].
-pub const LATE_TIMEOUT: &str = "timeout = \"5m\"";
+/// The policy line that replaces the timeout of [`LAZY_TOOLS`].
+pub const LAZY_COMPILE_TIMEOUT: &str = "timeout = \"5m\"";
 
 /// The tools whose modules are compiled on the first call, and the operations with such tools as steps.
-const LATE_TOOLS: [&str; 6] = [
+const LAZY_TOOLS: [&str; 6] = [
     "web_fetch",
     "web_fetch_robots",
     "web_fetch_read",
@@ -55,7 +55,7 @@ const LATE_TOOLS: [&str; 6] = [
 
 /// The result of a call, with accessors for assertions.
 #[derive(Debug)]
-pub struct CallOutcome(pub ToolResult);
+pub struct FixtureCall(pub ToolResult);
 
 impl Fixture {
     /// Creates an empty workspace under the shipped policy.
@@ -65,7 +65,7 @@ impl Fixture {
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let fixture = Self { root, policy: DEFAULT_POLICY.to_owned(), shares_late_modules: false };
+        let fixture = Self { root, policy: DEFAULT_POLICY.to_owned(), shares_lazy_modules: false };
         for mount in ["shared", "tmp", "vault"] {
             fs::create_dir_all(fixture.workspace().join(mount)).expect("a mount's folder");
         }
@@ -74,13 +74,13 @@ impl Fixture {
 
     /// Shares modules that are compiled on their first call, such as that of the web tools, with the other
     /// fixtures that call this function. Compiling such modules takes seconds, and longer on a busy machine,
-    /// so the tools that use them have the timeout [`LATE_TIMEOUT`].
+    /// so the tools that use them have the timeout [`LAZY_COMPILE_TIMEOUT`].
     #[must_use]
     pub fn with_shared_modules(mut self) -> Self {
-        self.shares_late_modules = true;
-        for tool in LATE_TOOLS {
+        self.shares_lazy_modules = true;
+        for tool in LAZY_TOOLS {
             let section = format!("[tools.{tool}]");
-            self = self.with_policy_edit(&section, &format!("{section}\n{LATE_TIMEOUT}"));
+            self = self.with_policy_edit(&section, &format!("{section}\n{LAZY_COMPILE_TIMEOUT}"));
         }
         self
     }
@@ -166,8 +166,8 @@ impl Fixture {
     /// Copies compiled modules into a new state folder. Returns whether it copied any.
     fn copy_compiled_modules(&self) -> bool {
         let were_copied = crate::modules::copy_compiled_modules(&self.state());
-        if were_copied && self.shares_late_modules {
-            crate::modules::copy_late_modules(&self.state());
+        if were_copied && self.shares_lazy_modules {
+            crate::modules::copy_lazy_modules(&self.state());
         }
         were_copied
     }
@@ -290,7 +290,7 @@ pub fn approving_caller() -> Caller {
     caller
 }
 
-impl CallOutcome {
+impl FixtureCall {
     /// Makes one call as an approving caller.
     pub async fn run(registry: &ToolRegistry, tool: &str, arguments: impl Into<Value>) -> Self {
         let arguments: Value = arguments.into();

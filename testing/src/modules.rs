@@ -43,7 +43,7 @@ pub(crate) fn save_modules(state: &Path) {
 }
 
 /// Adds the modules of [`LATE_MODULES`] to a state folder that has the saved modules.
-pub(crate) fn copy_late_modules(state: &Path) {
+pub(crate) fn copy_lazy_modules(state: &Path) {
     let late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(late_folder) = &*late_folder {
         copy_files(late_folder.path(), &state.join(MODULES_FOLDER));
@@ -51,7 +51,7 @@ pub(crate) fn copy_late_modules(state: &Path) {
 }
 
 /// Saves the modules that a fixture has compiled in addition to the saved ones.
-pub(crate) fn save_late_modules(state: &Path) {
+pub(crate) fn save_lazy_modules(state: &Path) {
     let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(core_folder) = &*core_folder else { return };
     let mut late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);

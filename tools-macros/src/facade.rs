@@ -36,7 +36,7 @@ pub(crate) fn path(override_path: Option<&LitStr>, errors: &mut Errors) -> Token
             errors.push(syn::Error::new(
                 Span::call_site(),
                 format!(
-                    "`{FACADE}` must be among this crate's dependencies, or `crate = \"…\"` say where it is re-exported: {error}"
+                    "add `{FACADE}` to this crate's dependencies, or name its re-export with `crate = \"…\"`: {error}"
                 ),
             ));
             FACADE.replace('-', "_")

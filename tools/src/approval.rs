@@ -237,7 +237,7 @@ async fn keep(approvals: Arc<StandingApprovals>, offer: StandingOffer) {
 ///
 /// # Errors
 /// `internal` if the grant cannot be serialised as JSON. The approver is then not asked.
-pub(crate) fn binding(
+pub(crate) fn approval_hash(
     tool: &str,
     arguments: &str,
     grant: &Grant,

@@ -17,7 +17,7 @@ use crate::{
     builder::RegistryBuilder,
     embedded,
     error::BootstrapError,
-    expectations::ExpectedPolicy,
+    expectations::StartupExpectations,
     modules::{ModuleError, ModuleOrigin, ModulesFolder, NotUtf8, read_file},
     policy_files::PolicyFiles,
     registry::ToolRegistry,
@@ -96,7 +96,7 @@ async fn build_from(
     let policy = files.load(envelope.sandbox_tier)?;
     // A registry that is only described also shows a policy that fails its expectations.
     let expected = match workspace {
-        MountSource::Workspace => ExpectedPolicy::beside(files, envelope.sandbox_tier)?,
+        MountSource::Workspace => StartupExpectations::beside(files, envelope.sandbox_tier)?,
         MountSource::Nowhere => None,
     };
     let kernel = probe_kernel();
@@ -141,7 +141,7 @@ async fn build_from(
     };
     let mut builder = ToolRegistry::builder()
         .policy(policy)
-        .expected(expected)
+        .expectations(expected)
         .requests(requests)
         .state(&envelope.state)
         .cache(cache)

@@ -21,11 +21,11 @@ use crate::{
     call::{Caller, NestingContext},
     configured_tool::ConfiguredTool,
     error::BootstrapError,
-    expectations::ExpectedPolicy,
+    expectations::StartupExpectations,
     external::ExternalTool,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, ModuleError, ModuleOrigin, Pins, RefusedModule},
-    native::{self, Capability, FollowOutput, NativeStates, StillGranted},
+    native::{self, AddOutputLabelsFn, Capability, IsStillGrantedFn, NativeStates},
     output_store::OutputStore,
     pipeline::Host,
     process_start,
@@ -58,7 +58,7 @@ struct PolicyAndTools {
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
     /// The operator's expectations about the policy.
-    expected: Option<ExpectedPolicy>,
+    expectations: Option<StartupExpectations>,
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
@@ -82,8 +82,8 @@ pub struct RegistryBuilder {
     http_client: Option<HttpClientConfig>,
     foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
-    /// Names of tools that will be added at run time.
-    awaited: Vec<ToolName>,
+    /// Names of tools that are added after the build.
+    late_tools: Vec<ToolName>,
     shell: ShellSource,
     /// The host folder of the mounts, and the paths that no mount may touch. Without them, there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
@@ -95,7 +95,7 @@ impl RegistryBuilder {
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
-            expected: None,
+            expectations: None,
             state: None,
             cache: None,
             checkpoint_sink: None,
@@ -113,7 +113,7 @@ impl RegistryBuilder {
             http_client: None,
             foreign: Vec::new(),
             refused: Vec::new(),
-            awaited: Vec::new(),
+            late_tools: Vec::new(),
             shell: ShellSource::Nowhere,
             workspace: None,
         }
@@ -154,8 +154,8 @@ impl RegistryBuilder {
     /// Declares the names of tools that [`ToolRegistry::add_tool`] adds later, so that entries of the policy
     /// may name them. Without this declaration the build fails at such an entry, because it looks like a
     /// misspelt name.
-    pub fn awaits(mut self, names: impl IntoIterator<Item = ToolName>) -> Self {
-        self.awaited.extend(names);
+    pub fn declare_late_tools(mut self, names: impl IntoIterator<Item = ToolName>) -> Self {
+        self.late_tools.extend(names);
         self
     }
 
@@ -299,8 +299,8 @@ impl RegistryBuilder {
     }
 
     /// Refuses to build under a policy that fails its expectations.
-    pub(crate) fn expected(mut self, expected: Option<ExpectedPolicy>) -> Self {
-        self.expected = expected;
+    pub(crate) fn expectations(mut self, expectations: Option<StartupExpectations>) -> Self {
+        self.expectations = expectations;
         self
     }
 
@@ -338,7 +338,7 @@ impl RegistryBuilder {
     /// tool takes, or the state folder or the audit log cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let (policy, expected) = match self.policy {
-            Some(policy) => (policy, self.expected),
+            Some(policy) => (policy, self.expectations),
             None => installed_policy()?,
         };
         let state = self.state.or_else(state::default_folder).ok_or(BootstrapError::NoHome)?;
@@ -368,8 +368,8 @@ impl RegistryBuilder {
         let labels = Arc::new(RunLabels::default());
         registration.add_output_read(
             &outputs,
-            still_granted(Arc::clone(&policy_and_tools)),
-            output_follower(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
+            grant_checker(Arc::clone(&policy_and_tools)),
+            output_labeler(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
         )?;
         registration.ensure_capabilities(&self.capabilities)?;
         // Foreign modules come last, so that all shipped names are taken before a module claims one.
@@ -377,7 +377,7 @@ impl RegistryBuilder {
         let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Check before anything is opened for calls: a misspelt entry would restrict no tool.
         let mut names = known_tools(&tools, &steps, &pins, &refused);
-        self.awaited.iter().for_each(|name| names.add(name));
+        self.late_tools.iter().for_each(|name| names.add(name));
         let unused_entries = policy.check_tools(&names)?;
         if let Some(expected) = expected {
             expected.require(&policy, &names, &tools)?;
@@ -449,7 +449,7 @@ fn sidecar_config(
 
 /// Whether the policy in force would still give the grant of a stored output: the output's tool can still be
 /// called, and it gets every mount of that grant. A tool that is not registered gets nothing.
-fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
+fn grant_checker(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> IsStillGrantedFn {
     Arc::new(move |stored| {
         let Some(PolicyAndTools { policy, tools }) = policy_and_tools.get() else { return false };
         let Some(tools) = tools.upgrade() else { return false };
@@ -463,10 +463,10 @@ fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGrante
 
 /// Adds the labels of a stored output to the run that reads it. The output may come from another run or
 /// process.
-fn output_follower(
+fn output_labeler(
     run_labels: Arc<RunLabels>,
     policy_and_tools: Arc<OnceLock<PolicyAndTools>>,
-) -> FollowOutput {
+) -> AddOutputLabelsFn {
     Arc::new(move |ctx, stored| {
         let labels = StoredGrant::labels(stored);
         let (run_labels, policy_and_tools, call_id) =

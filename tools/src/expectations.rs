@@ -118,13 +118,13 @@ impl ExpectationTexts {
 
 /// The expectations that a policy must meet at startup.
 #[derive(Debug)]
-pub(crate) struct ExpectedPolicy {
+pub(crate) struct StartupExpectations {
     texts: ExpectationTexts,
     /// The source locations of the policy's rules.
     provenance: PolicyProvenance,
 }
 
-impl ExpectedPolicy {
+impl StartupExpectations {
     /// Reads the expectations beside the operator's policy; `None` if there are none.
     ///
     /// # Errors

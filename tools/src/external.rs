@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use portcullis_policy::{OutputBytes, PinStatus, ToolDescriptor, ToolOrigin};
-use portcullis_types::{FunctionDecl, SafetyTier, ToolError, ToolMeta, ToolName, ToolPolicy, async_trait};
+use portcullis_types::{FunctionDecl, SafetyTier, ToolError, ToolMeta, ToolPolicy, async_trait};
 use serde_json::Value;
 
-use crate::{digest, registry::RegistryError};
+use crate::{digest, registered::parse_name, registry::RegistryError};
 
 /// How long a pending call accepts a result, unless the tool sets another time: 24 hours.
 pub const EXTERNAL_CALL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -52,7 +52,7 @@ impl ExternalTool {
 
     /// Returns the descriptor that the policy judges the tool by.
     pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
-        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        let name = parse_name(&self.decl.name, &self.decl.name)?;
         Ok(ToolDescriptor {
             name,
             declared_tier: self.tier,

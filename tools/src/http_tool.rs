@@ -10,12 +10,12 @@ use portcullis_policy::{
     parse_request_url,
 };
 use portcullis_types::{
-    FunctionDecl, SafetyTier, ToolArgs, ToolError, ToolMeta, ToolName, ToolPolicy, escape_for_display,
+    FunctionDecl, SafetyTier, ToolArgs, ToolError, ToolMeta, ToolPolicy, escape_for_display,
 };
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::registry::RegistryError;
+use crate::{registered::parse_name, registry::RegistryError};
 
 /// The methods that an HTTP tool may have.
 pub const HTTP_TOOL_METHODS: [HttpMethod; 5] =
@@ -65,7 +65,7 @@ impl HttpTool {
 
     /// Returns the descriptor that the policy judges the tool by.
     pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
-        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        let name = parse_name(&self.decl.name, &self.decl.name)?;
         Ok(ToolDescriptor {
             name,
             declared_tier: self.tier,

@@ -2,9 +2,9 @@
 //! can render them.
 
 use portcullis_policy::{OutputBytes, PinStatus, ToolDescriptor, ToolOrigin};
-use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolName, ToolPolicy};
+use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolPolicy};
 
-use crate::registry::RegistryError;
+use crate::{registered::parse_name, registry::RegistryError};
 
 /// A tool without code, such as one that makes the user interface draw a chart. Its result is
 /// `{"success": true, "args": ARGUMENTS}`.
@@ -29,7 +29,7 @@ impl InternalTool {
 
     /// Returns the descriptor that the policy judges the tool by. A call has no effect.
     pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
-        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        let name = parse_name(&self.decl.name, &self.decl.name)?;
         Ok(ToolDescriptor {
             declared_tier: Some(SafetyTier::ReadOnly),
             declared_policy: self.policy,

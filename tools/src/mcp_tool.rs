@@ -23,6 +23,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::{
     http_tool::{HttpTarget, InvalidHttpTarget},
+    registered::parse_name,
     registry::RegistryError,
 };
 
@@ -227,7 +228,7 @@ impl McpTool {
 
     /// Returns the descriptor that the policy judges the tool by.
     pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
-        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        let name = parse_name(&self.decl.name, &self.decl.name)?;
         Ok(ToolDescriptor {
             declared_tier: Some(self.tier),
             declared_timeout: Some(self.timeout),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_people_do_not_see_and_odd_names_are_refused() {
+    fn hidden_characters_and_invalid_names_are_refused() {
         let described = |text: &str| {
             read(json!({"name": "find", "description": text, "inputSchema": {"type": "object"}}))
         };

@@ -18,6 +18,6 @@ pub use capability::{Capability, CapabilityStatus, UnusableCapability};
 pub use defaults::{EXAMPLES, default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;
-pub use output_read::{FollowOutput, OutputRead, StillGranted};
+pub use output_read::{AddOutputLabelsFn, IsStillGrantedFn, OutputRead};
 pub(crate) use states::{NativeStates, ensure_states_added};
 pub use time::GetCurrentTime;

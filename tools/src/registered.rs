@@ -57,7 +57,7 @@ impl RegisteredTool {
     pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
         let descriptor = ToolDescriptor {
-            name: parse_name(&decl.name)?,
+            name: parse_name(&decl.name, &decl.name)?,
             declared_tier: tool.declared_tier(),
             declared_policy: tool.policy(),
             declared_timeout: Some(tool.timeout()),
@@ -79,7 +79,7 @@ impl RegisteredTool {
         pins: &Pins,
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
-        let name = parse_name(&decl.name)?;
+        let name = parse_name(&decl.name, &decl.name)?;
         let summary = DeclarationSummary::new(&declaration);
         // Only a foreign module can change without a new program, so only its content needs an approval.
         let pin_status = match origin {
@@ -186,7 +186,8 @@ impl RegisteredTool {
         backend: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
         let DeclaredExtras { label, output_schema, meta } = extras;
-        let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
+        let aliases =
+            meta.aliases.iter().map(|alias| parse_name(&decl.name, alias)).collect::<Result<_, _>>()?;
         let schema = compile(&decl, &descriptor)?;
         if let Some(results) = &output_schema {
             check_results(&decl.name, results)?;
@@ -370,8 +371,12 @@ fn check_results(tool: &str, results: &JsonSchema) -> Result<(), RegistryError> 
     compiled.map(drop).map_err(|source| RegistryError::ResultSchema { tool: tool.to_owned(), source })
 }
 
-fn parse_name(name: &str) -> Result<ToolName, RegistryError> {
-    ToolName::parse(name).map_err(|source| RegistryError::Name { source })
+/// Parses the name or an alias of a tool.
+///
+/// # Errors
+/// [`RegistryError::Name`]
+pub(crate) fn parse_name(tool: &str, name: &str) -> Result<ToolName, RegistryError> {
+    ToolName::parse(name).map_err(|source| RegistryError::Name { tool: tool.to_owned(), source })
 }
 
 fn string_defaults(parameters: &JsonSchema) -> BTreeMap<String, String> {

@@ -208,7 +208,7 @@ impl ToolRegistry {
     }
 
     /// Adds a native tool at run time, as [`RegistryBuilder::tool`] does. Calls can use it immediately. An
-    /// entry of the policy can name the tool only if the builder [awaits it](RegistryBuilder::awaits).
+    /// entry of the policy can name the tool only if the builder [declares it](RegistryBuilder::declare_late_tools).
     /// Without an entry that enables the tool, its calls are denied.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl ToolRegistry {
     }
 
     /// Adds a tool whose results are submitted from outside, at run time. As for [`Self::add_tool`], an entry
-    /// of the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    /// of the policy can name it only if the builder [declares it](RegistryBuilder::declare_late_tools).
     ///
     /// # Errors
     /// [`RegistryError`] if a name is invalid or taken, or if a schema is unusable. Then nothing changes.
@@ -230,7 +230,7 @@ impl ToolRegistry {
     }
 
     /// Adds a tool that a configuration describes, at run time. As for [`Self::add_tool`], an entry of the
-    /// policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    /// policy can name it only if the builder [declares it](RegistryBuilder::declare_late_tools).
     ///
     /// # Errors
     /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the

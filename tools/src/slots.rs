@@ -49,13 +49,13 @@ pub(crate) enum ExclusiveLock {
 #[derive(Debug, Clone)]
 pub(crate) struct CallSlot {
     /// Shared by all parts of the call that can write. The last part to end releases the locks. This field
-    /// must precede `lease`: fields drop in order, and the next waiter needs both the locks and the slot.
+    /// must precede `permit`: fields drop in order, and the next waiter needs both the locks and the slot.
     _locks: Option<Arc<GrantedClaim>>,
-    lease: Arc<SlotLease>,
+    permit: Arc<SlotPermit>,
 }
 
 #[derive(Debug)]
-struct SlotLease {
+struct SlotPermit {
     /// `None` once the slot was given back or the call was abandoned.
     granted_claim: Mutex<Option<GrantedClaim>>,
     /// Whether the call counts as abandoned.
@@ -104,21 +104,21 @@ impl CallSlot {
     /// Frees the slot for the next call, although work of this call may continue. That work counts as
     /// abandoned until it drops the slot too.
     pub(crate) fn abandon(&self) {
-        let granted_claim = self.lease.granted_claim.lock().take();
+        let granted_claim = self.permit.granted_claim.lock().take();
         if granted_claim.is_some() {
-            self.lease.is_abandoned.store(true, Ordering::Release);
-            self.lease.shared.abandoned.fetch_add(1, Ordering::AcqRel);
+            self.permit.is_abandoned.store(true, Ordering::Release);
+            self.permit.shared.abandoned.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Frees the slot for the next call, because the rest of this call only waits and uses no
     /// resources of this process.
     pub(crate) fn give_back(&self) {
-        drop(self.lease.granted_claim.lock().take());
+        drop(self.permit.granted_claim.lock().take());
     }
 }
 
-impl Drop for SlotLease {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
         if *self.is_abandoned.get_mut() {
             self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
@@ -157,7 +157,7 @@ impl CallSlots {
         });
         Ok(CallSlot {
             _locks: locks,
-            lease: Arc::new(SlotLease {
+            permit: Arc::new(SlotPermit {
                 granted_claim: Mutex::new(Some(granted_claim)),
                 is_abandoned: AtomicBool::new(false),
                 shared,
@@ -181,7 +181,7 @@ impl CallSlots {
             return Ok(parent.clone());
         }
         let locks = self.acquire(SlotClaim { slot: false, locks }, cancel).await?;
-        Ok(CallSlot { _locks: Some(Arc::new(locks)), lease: Arc::clone(&parent.lease) })
+        Ok(CallSlot { _locks: Some(Arc::new(locks)), permit: Arc::clone(&parent.permit) })
     }
 
     async fn acquire(&self, claim: SlotClaim, cancel: &CancellationToken) -> Result<GrantedClaim, ToolError> {

@@ -220,8 +220,8 @@ impl MountRoot {
         Ok(RootIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
-    /// Returns the state of a path with its owner, as in [`Self::look`].
-    pub(crate) fn look_with_owner(&self, path: &MountPath) -> io::Result<(PathState, Option<FileOwner>)> {
+    /// Returns the state of a path with its owner, as in [`Self::state`].
+    pub(crate) fn state_with_owner(&self, path: &MountPath) -> io::Result<(PathState, Option<FileOwner>)> {
         let handle = match self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => handle,
             // `LOOP`: a symlink takes the place of a folder on the path. A symlink at the
@@ -235,8 +235,8 @@ impl MountRoot {
     }
 
     /// Returns the state of a path. A path below a non-directory is absent.
-    pub(crate) fn look(&self, path: &MountPath) -> io::Result<PathState> {
-        Ok(self.look_with_owner(path)?.0)
+    pub(crate) fn state(&self, path: &MountPath) -> io::Result<PathState> {
+        Ok(self.state_with_owner(path)?.0)
     }
 
     /// Opens a path beneath the mount.
@@ -339,12 +339,12 @@ mod tests {
         fs::write(folder.path().join("real/file"), "text").expect("written");
         symlink("real", folder.path().join("alias")).expect("linked");
         let root = root(folder.path());
-        assert_eq!(root.look(&path("alias")).expect("seen"), PathState::Link { target: "real".into() });
+        assert_eq!(root.state(&path("alias")).expect("seen"), PathState::Link { target: "real".into() });
         assert!(
-            matches!(root.look(&path("real/file")).expect("seen"), PathState::File(metadata) if metadata.size == 4)
+            matches!(root.state(&path("real/file")).expect("seen"), PathState::File(metadata) if metadata.size == 4)
         );
-        assert_eq!(root.look(&path("alias/file")).expect("seen"), PathState::Absent);
-        assert_eq!(root.look(&path("real/file/below")).expect("seen"), PathState::Absent);
+        assert_eq!(root.state(&path("alias/file")).expect("seen"), PathState::Absent);
+        assert_eq!(root.state(&path("real/file/below")).expect("seen"), PathState::Absent);
         assert!(root.parent_of(&path("alias/file")).is_err());
     }
 }

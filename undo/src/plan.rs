@@ -234,7 +234,7 @@ impl UndoPlan {
     /// Returns the present state of a path.
     pub(crate) fn current_state(&self, mount: &str, path: &MountPath) -> Result<PathState, UndoError> {
         let root = self.root(mount)?;
-        root.look(path)
+        root.state(path)
             .map_err(|source: io::Error| UndoError::Examine { path: root.guest_path(path), source })
     }
 

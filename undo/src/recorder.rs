@@ -90,7 +90,7 @@ impl ChangeRecorder {
                 return Ok(());
             }
             let examine_error = |source| UndoError::Examine { path: root.guest_path(&path), source };
-            let (path_state, owner) = root.look_with_owner(&path).map_err(examine_error)?;
+            let (path_state, owner) = root.state_with_owner(&path).map_err(examine_error)?;
             let is_tree = scope != ChangeScope::Path && matches!(path_state, PathState::Directory { .. });
             if !is_saved {
                 self.add(&mut state, root, path.clone(), (path_state, owner))?;
@@ -120,7 +120,7 @@ impl ChangeRecorder {
             if destinations.len() >= MAX_CALL_PATHS {
                 break;
             }
-            let path_state = root.look(&from).map_err(|source| examine_error(&from, source))?;
+            let path_state = root.state(&from).map_err(|source| examine_error(&from, source))?;
             if matches!(path_state, PathState::Directory { .. }) {
                 let names = root.names(&from).map_err(|source| examine_error(&from, source))?;
                 pending.extend(names.iter().filter_map(|name| Some((from.child(name)?, to.child(name)?))));
@@ -247,7 +247,7 @@ impl ChangeRecorder {
         for (mount, path) in &state.saved_paths {
             let Some(root) = self.roots.get(mount) else { continue };
             let path_state = root
-                .look(path)
+                .state(path)
                 .map_err(|source| UndoError::Examine { path: root.guest_path(path), source })?;
             after.push(PathAfter { mount: mount.clone(), path: path.clone(), state: path_state });
         }

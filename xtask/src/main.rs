@@ -24,7 +24,7 @@ enum Chore {
         #[arg(long, value_name = "COMMIT", default_value = "HEAD")]
         since: String,
     },
-    /// All tests, all but the slow ones (`fast`), or only the slow ones (`slow`): those of `xtask/slow-tests`.
+    /// Runs all tests, or only the fast or the slow ones. `xtask/slow-tests` lists the slow ones.
     Test {
         /// Which tests are run.
         #[arg(value_name = "TESTS", default_value = "all")]

@@ -61,7 +61,7 @@ impl TunnelError {
             Self::Fetch(
                 FetchError::NameUnresolved { .. }
                 | FetchError::NoNameServers { .. }
-                | FetchError::TotalTimeout { .. },
+                | FetchError::ResolveTimeout { .. },
             ) => "502 Bad Gateway",
             Self::Fetch(FetchError::Busy) => "503 Service Unavailable",
             _ => "403 Forbidden",

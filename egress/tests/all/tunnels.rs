@@ -10,14 +10,16 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
-use portcullis_egress::{CancellationToken, DnsConfig, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch};
+use portcullis_egress::{
+    CancellationToken, DnsConfig, RequestLimits, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch,
+};
 use rcgen::CertificateParams;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
 
-use crate::fixture::{Authority, Client, RecordingJudge, Server, ok, read_head, send};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, loopback, ok, read_head, send};
 
 /// A TLS server named `good.test`, a confined client that resolves two names to it, and its judge.
 struct Fixture {
@@ -245,6 +247,18 @@ async fn an_address_that_the_judge_refuses_is_not_dialled() {
     let refused = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let fixture = Fixture::with_judge(RecordingJudge { refused, ..RecordingJudge::default() });
     fixture.check(&fixture.connect("good.test"), None, "address_private").await;
+}
+
+#[tokio::test]
+async fn a_silent_name_server_is_reported_as_such() {
+    let silent = Server::listen(|mut stream: TcpStream, _requests: &AtomicUsize| {
+        let _ended = stream.read_to_end(&mut Vec::new());
+    });
+    let limits = RequestLimits { first_byte_timeout: Duration::from_millis(100), ..RequestLimits::default() };
+    let mut fixture = Fixture::with_judge(RecordingJudge { limits, ..RecordingJudge::default() });
+    let names = DnsConfig::with_servers(vec![loopback(silent.port)]);
+    fixture.client = Client::with_settings(&[fixture.server.port], names, &fixture.authority.pem);
+    fixture.check(&fixture.connect("slow.test"), None, "resolve_timeout").await;
 }
 
 #[tokio::test]

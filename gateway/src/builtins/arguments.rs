@@ -75,16 +75,16 @@ pub(super) fn declaration(action: Action) -> (&'static str, Value) {
             ),
         ),
         Action::SetNotes(NoteKind::Goal) => (
-            "Sets goals: an id that you have replaces a goal, and without an id a goal is added.",
+            "Adds or replaces goals. With the id of an existing goal, that goal is replaced; without an id, a goal is added.",
             notes("goals", &json!({})),
         ),
         Action::SetNotes(NoteKind::Memory) => (
-            "Sets memories, which you read in every later cycle: an id that you have replaces a memory, and without an id a memory is added.",
+            "Adds or replaces memories, which you read in every later cycle. With the id of an existing memory, that memory is replaced; without an id, a memory is added.",
             notes("memories", &json!({})),
         ),
         // Require an offset: the gateway does not know a person's time zone.
         Action::SetNotes(NoteKind::Plan) => (
-            "Sets plans: at its time, a plan comes to your inbox. An id that you have replaces a plan.",
+            "Adds or replaces plans. When a plan is due, it comes to your inbox. With the id of an existing plan, that plan is replaced; without an id, a plan is added.",
             notes(
                 "plans",
                 &json!({
@@ -102,7 +102,7 @@ pub(super) fn declaration(action: Action) -> (&'static str, Value) {
 
 fn notes(name: &str, further: &Value) -> Value {
     let mut properties = json!({
-        "id": {"type": "string", "minLength": 1, "maxLength": 64, "description": "The id of one that you have."},
+        "id": {"type": "string", "minLength": 1, "maxLength": 64, "description": "The id of an existing item, to replace it."},
         "text": {"type": "string", "minLength": 1, "maxLength": MAX_NOTE_TEXT, "description": "Its text."},
     });
     if let (Some(properties), Some(further)) = (properties.as_object_mut(), further.as_object()) {

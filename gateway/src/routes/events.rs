@@ -12,7 +12,7 @@ use crate::{
     error::{ApiError, ErrorBody},
     sse,
     state::GatewayState,
-    stream_permit::{StreamPermit, StreamSubject},
+    stream_access::{StreamAccess, StreamSubject},
 };
 
 /// Where a stream begins.
@@ -32,10 +32,10 @@ pub(super) async fn space_events(
     State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(space): Path<String>,
-    Query(begin): Query<StreamStart>,
+    Query(start): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(state, token, StreamSubject::Space(space), (&headers, begin)).await
+    open(state, token, StreamSubject::Space(space), &headers, start).await
 }
 
 /// The events of an agent, as server-sent events.
@@ -46,10 +46,10 @@ pub(super) async fn agent_events(
     State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(agent): Path<String>,
-    Query(begin): Query<StreamStart>,
+    Query(start): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(state, token, StreamSubject::Agent(agent), (&headers, begin)).await
+    open(state, token, StreamSubject::Agent(agent), &headers, start).await
 }
 
 /// The events of a run, as server-sent events.
@@ -60,19 +60,20 @@ pub(super) async fn run_events(
     State(state): State<Arc<GatewayState>>,
     token: TokenHash,
     Path(run): Path<String>,
-    Query(begin): Query<StreamStart>,
+    Query(start): Query<StreamStart>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(state, token, StreamSubject::Run(run), (&headers, begin)).await
+    open(state, token, StreamSubject::Run(run), &headers, start).await
 }
 
 async fn open(
     state: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
-    (headers, begin): (&HeaderMap, StreamStart),
+    headers: &HeaderMap,
+    start: StreamStart,
 ) -> Result<Response, ApiError> {
-    // The stream_permit keeps the token, because it checks the right again while the stream is open.
-    let stream_permit = StreamPermit::new(Arc::clone(&state), token, subject).await?;
-    sse::respond(state, stream_permit, headers, begin.last_event_id.as_deref()).await
+    // Pass the token on: access is checked again while the stream is open.
+    let stream_access = StreamAccess::new(Arc::clone(&state), token, subject).await?;
+    sse::respond(state, stream_access, headers, start.last_event_id.as_deref()).await
 }

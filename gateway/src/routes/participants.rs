@@ -171,7 +171,7 @@ pub(super) async fn remove_agent(
     state.store.remove_participant(&id, now()).await?;
     // Remove tokens that were added during the removal too.
     state.store.remove_tokens_of(TokenKind::Agent.as_str(), &id).await?;
-    state.stream_permits.recheck();
+    state.stream_accesses.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
     let open = portcullis_runs::all_rows(|page| state.store.runs(filter.clone(), page)).await?;
     for run in open {

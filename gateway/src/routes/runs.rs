@@ -70,7 +70,7 @@ pub(super) async fn get(
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<RunDetails>, ApiError> {
-    let run = seen(&state, &caller, &id).await?;
+    let run = visible_run(&state, &caller, &id).await?;
     let steps = portcullis_runs::all_rows(|page| state.store.steps(&id, page)).await?;
     let steps = steps.into_iter().map(from_store::run_step).collect();
     Ok(Json(RunDetails { run: from_store::run(&run), labels: run.labels, steps }))
@@ -84,7 +84,7 @@ pub(super) async fn cancel(
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let agent = seen(&state, &caller, &id).await?.agent;
+    let agent = visible_run(&state, &caller, &id).await?.agent;
     state.store.request_cancel(&id, now()).await?;
     // A cycle of this process sees the request and ends the run. `Runs::cancel` would end the run under the
     // running cycle, because this process holds the lease.
@@ -104,7 +104,7 @@ pub(super) async fn rows(
     caller: Identity,
     Path(id): Path<String>,
 ) -> Result<Json<Listing<Value>>, ApiError> {
-    seen(&state, &caller, &id).await?;
+    visible_run(&state, &caller, &id).await?;
     let reader = Arc::clone(&state.rows);
     // Do not block the executor: the log can be long.
     let read = tokio::task::spawn_blocking(move || reader.rows_of(&id, MAX_ROWS)).await;
@@ -114,7 +114,11 @@ pub(super) async fn rows(
 }
 
 /// Returns a run, if the caller may see it.
-async fn seen(state: &GatewayState, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
+async fn visible_run(
+    state: &GatewayState,
+    caller: &Identity,
+    id: &str,
+) -> Result<store::RunSummary, ApiError> {
     let run = state.store.run(id).await?.summary;
     caller.ensure_sees_run(state, (id, &run.agent)).await?;
     Ok(run)

@@ -91,7 +91,7 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     state.store.remove_space(&id, &topic::for_space(&id)).await?;
-    state.stream_permits.recheck();
+    state.stream_accesses.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn remove_member(
         }),
     ];
     state.write(changes).await?;
-    state.stream_permits.recheck();
+    state.stream_accesses.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -120,7 +120,7 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     if state.store.remove_token(&id).await? {
-        state.stream_permits.recheck();
+        state.stream_accesses.recheck();
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::not_found("token", &id))

@@ -353,7 +353,7 @@ async fn start(
     let act = portcullis_types::ToolName::parse("act").expect("a name");
     let registry = ToolRegistry::builder()
         .policy(policy.expect("loads"))
-        .awaits([act])
+        .declare_late_tools([act])
         .default_tools()
         .state(&log)
         .build();

@@ -171,7 +171,7 @@ fn a_partial_deletion_reports_what_was_deleted_and_what_remains() {
     assert_eq!(error.kind(), ToolErrorKind::Denied);
     assert_eq!(
         error.to_string(),
-        "`/shared/tree` is deleted only in part: 2 files, 1 directory; then not allowed to delete \
+        "`/shared/tree` was deleted only in part (2 files, 1 directory); then not allowed to delete \
          `/shared/tree/a/b`"
     );
     let stop =
@@ -181,8 +181,8 @@ fn a_partial_deletion_reports_what_was_deleted_and_what_remains() {
     let error = DeletionStop::Limit.error(&deleted, target, &path);
     assert_eq!(
         error.to_string(),
-        "`/shared/tree` is deleted only in part: 2 files, 1 directory, as many as one call deletes; call \
-         again for the rest"
+        "`/shared/tree` was deleted only in part (2 files, 1 directory): one call deletes at most 100000 \
+         entries; call again for the rest"
     );
 }
 

@@ -119,7 +119,7 @@ impl IgnoreRules {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.too_large > 0 {
-            notes.push(format!("ignore files not heeded for their size: {}", self.too_large));
+            notes.push(format!("ignore files skipped because they are too large: {}", self.too_large));
         }
         if self.bad_lines > 0 {
             notes.push(format!("lines of ignore files that are not patterns: {}", self.bad_lines));

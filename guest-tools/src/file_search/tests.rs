@@ -243,7 +243,7 @@ fn hostile_ignore_files_hinder_nothing() {
     let folder = folder(&[("a", b"x"), (".gitignore", &b"a\n".repeat(1 << 20))]);
     assert_eq!(
         search(folder.path(), &json!({"query": "x"})).expect("searches"),
-        "/shared/a:1:x\n[ignore files not heeded for their size: 1]"
+        "/shared/a:1:x\n[ignore files skipped because they are too large: 1]"
     );
     let binary: Vec<u8> = (0..=255).cycle().take(60_000).collect();
     check(

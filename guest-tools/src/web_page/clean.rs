@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Elements without readable content.
-const UNREAD: [&str; 22] = [
+const UNREADABLE_ELEMENTS: [&str; 22] = [
     "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
     "input", "select", "button", "datalist", "link", "meta", "map", "title", "noframes", "progress", "meter",
 ];
@@ -17,7 +17,7 @@ pub(super) fn clean(tree: &mut HtmlTree) {
     let elements: Vec<NodeId> = tree.elements().collect();
     for id in &elements {
         let name = tree.name(*id);
-        if UNREAD.contains(&name)
+        if UNREADABLE_ELEMENTS.contains(&name)
             || is_hidden(tree, *id)
             || is_heading_anchor(tree, *id)
             || is_long_parenthesis(tree, *id)
@@ -28,7 +28,7 @@ pub(super) fn clean(tree: &mut HtmlTree) {
         } else if name == "frame" {
             replace_frame(tree, *id);
         } else if name == "pre" {
-            language_of_code(tree, *id);
+            mark_code_language(tree, *id);
         }
     }
     unwrap_noscript(tree);
@@ -106,7 +106,7 @@ fn rename(tree: &mut HtmlTree, id: NodeId, new_name: &str) {
 }
 
 /// Writes the language of a code block into the class of its `<pre>`. Pages name the language in several places.
-fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
+fn mark_code_language(tree: &mut HtmlTree, id: NodeId) {
     let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
     let mut elements: Vec<NodeId> = code.into_iter().chain([id]).collect();
     let mut above = id;
@@ -163,7 +163,7 @@ const MAX_LINE_BYTES: usize = 160;
 
 /// The maximum number of authors of a page, and of elements around a name that can form one line with it.
 const MAX_AUTHORS: usize = 2000;
-const MAX_AROUND: usize = 6;
+const MAX_ENCLOSING_ELEMENTS: usize = 6;
 
 /// Turns the authors of a page with several posts into paragraphs, because the extractor keeps paragraphs. Otherwise it
 /// would use the first author as the author of the page and drop the others.
@@ -178,8 +178,8 @@ fn mark_post_authors(tree: &mut HtmlTree) {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         // The highest element around the name that is still one line. The siblings of this element are the post.
         let mut line = id;
-        let mut around = 0;
-        while around < MAX_AROUND
+        let mut enclosing = 0;
+        while enclosing < MAX_ENCLOSING_ELEMENTS
             && tree.parent(line) != ROOT
             && matches!(
                 tree.name(tree.parent(line)),
@@ -188,7 +188,7 @@ fn mark_post_authors(tree: &mut HtmlTree) {
             && tree.text(tree.parent(line), MAX_LINE_BYTES + 1).trim().len() <= MAX_LINE_BYTES
         {
             line = tree.parent(line);
-            around += 1;
+            enclosing += 1;
         }
         if marked_lines.contains(&line) || name.is_empty() {
             continue;
@@ -204,6 +204,7 @@ fn mark_post_authors(tree: &mut HtmlTree) {
         if !text_without_name.trim().is_empty() {
             tree.append(line, NodeData::Text(format!(" {}", text_without_name.trim())));
         }
+        // Authors of one line follow each other closely, so the last lines suffice to find a repetition.
         if marked_lines.len() >= 64 {
             marked_lines.remove(0);
         }

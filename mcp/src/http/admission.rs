@@ -81,7 +81,7 @@ impl HttpAccess {
     /// Returns why a request with these headers is refused, if it is. The checks of Host and Origin defeat
     /// DNS rebinding. A page whose name was rebound to this server's address sends its own host, and a
     /// foreign page sends its own origin.
-    fn refusal(
+    fn denial_reason(
         &self,
         headers: &HeaderMap,
         authority: Option<&Authority>,
@@ -182,13 +182,13 @@ impl Gate {
     /// Cancel-safe. A call that the request started continues until its session ends.
     pub(super) async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
         // Refuse before reading any byte of the body.
-        if let Some(refusal) = self.refuse_by_head(&request) {
-            return refusal;
+        if let Some(response) = self.refuse_by_head(&request) {
+            return response;
         }
         let (head, body) = request.into_parts();
         let mut body = match self.read_body(body).await {
             Ok(body) => body,
-            Err((status, reason)) => return refusal(status, reason),
+            Err((status, reason)) => return refusal_response(status, reason),
         };
         let mut request = Request::from_parts(head, ());
         let mut open_request = None;
@@ -208,12 +208,14 @@ impl Gate {
     fn refuse_by_head(&self, request: &Request<Incoming>) -> Option<HttpResponse> {
         // Check the token first: without it, a client learns neither the paths nor that the server is
         // stopping.
-        if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
+        if let Some((status, reason)) =
+            self.access.denial_reason(request.headers(), request.uri().authority())
+        {
             tracing::info!("a request was refused: {reason}");
-            return Some(refusal(status, reason));
+            return Some(refusal_response(status, reason));
         }
         if request.uri().path() != MCP_PATH {
-            return Some(refusal(StatusCode::NOT_FOUND, "unknown path; use /mcp"));
+            return Some(refusal_response(StatusCode::NOT_FOUND, "unknown path; use /mcp"));
         }
         self.stop.is_cancelled().then(|| busy("the server is shutting down"))
     }
@@ -291,13 +293,13 @@ impl Gate {
 
 /// Returns a refusal that the client may retry later.
 fn busy(reason: &str) -> HttpResponse {
-    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, reason);
+    let mut response = refusal_response(StatusCode::SERVICE_UNAVAILABLE, reason);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     response
 }
 
 /// Returns a refusal of a request. It closes the connection, so the rest of the request is not read.
-pub(super) fn refusal(status: StatusCode, reason: &str) -> HttpResponse {
+pub(super) fn refusal_response(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -342,7 +344,7 @@ fn unreadable_answer(unreadable: Unreadable) -> HttpResponse {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {
-        return refusal(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
+        return refusal_response(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
     };
     let mut response = Response::new(Full::new(Bytes::from(text)).boxed());
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -373,7 +375,7 @@ mod tests {
             let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
             map.append(name, HeaderValue::from_str(value).expect("a value"));
         }
-        let refused = access().refusal(&map, None).map(|(status, _)| status.as_u16());
+        let refused = access().denial_reason(&map, None).map(|(status, _)| status.as_u16());
         assert_eq!(refused, expected, "{headers:?}");
     }
 

@@ -174,7 +174,7 @@ async fn results(world: &World) -> Vec<String> {
 
 #[tokio::test]
 async fn an_interrupted_turn_keeps_the_results_that_it_has() {
-    for (interruption, reason, next) in [
+    for (skip_reason, reason, next) in [
         (SkipReason::Steered, "Skipped due to queued user message.", "call_model"),
         (SkipReason::Cancelled, "the run was cancelled before the call began", "ended"),
     ] {
@@ -187,7 +187,7 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
             &stepper,
             &world,
             turn.version,
-            NextStepInput { interruption: Some(interruption), ..NextStepInput::default() },
+            NextStepInput { skip_reason: Some(skip_reason), ..NextStepInput::default() },
         )
         .await
         .expect("taken");

@@ -30,7 +30,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
         }
         let list = List {
             items: calls,
-            empty: "no call takes a result\n",
+            empty: "no call is waiting for a result\n",
             head: ["call", "run", "at", "tool", "status"],
             row: |call| {
                 let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());
@@ -59,10 +59,12 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
         let delivery = store.resolve_external_call(&call.id, Json::from_text(result.get())?, now()).await?;
         let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
         stream::write_output(&match delivery {
-            ResultDelivery::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
+            ResultDelivery::Inline => {
+                format!("submitted the result of {tool}; run {run} is waiting for it\n")
+            }
             ResultDelivery::Inbox { .. } => format!(
-                "submitted: the result of {tool}; {run} takes it before its next question to the model. \
-                 If the run has ended: portcullis runs resume {run}\n"
+                "submitted the result of {tool}; run {run} gets it before its next request to the model. \
+                 If the run has ended, continue it with: portcullis runs resume {run}\n"
             ),
         })
     })

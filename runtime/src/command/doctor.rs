@@ -326,7 +326,7 @@ fn missing_parts(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missin
             LayerStatus::Partial { missing: rights } => missing.push(MissingPart {
                 what: format!("{layer}: {}", rights.join(", ")),
                 required: false,
-                remedy: "a newer kernel restricts these too; until then seccomp refuses what they would"
+                remedy: "upgrade the kernel to restrict these with Landlock; until then, seccomp refuses the same operations"
                     .to_owned(),
             }),
             LayerStatus::Waived => missing.push(MissingPart {

@@ -92,7 +92,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
         loop {
             // Read the run before its steps, so that all steps are shown when the run is seen to have ended.
             let run = store.run(id.as_str()).await?;
-            let lines = follower.news(&*store, &id).await?;
+            let lines = follower.format_new_events(&*store, &id).await?;
             stream::write_output(&lines)?;
             let word = status_label(&*store, &run.summary).await?;
             if run.summary.status.has_ended() || word == INTERRUPTED {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     ShellError,
-    limits::KILL_TIMEOUT,
+    limits::KILL_STALL_TIMEOUT,
     tree,
     wire::{LayerPlan, SessionSetup, ToSession, receive, send},
 };
@@ -125,7 +125,7 @@ fn guard(control: &OwnedFd, session_init: Pid, kill_method: KillMethod) -> ExitC
     }
     let Some(guard) = tree::Process::current() else { return ExitCode::FAILURE };
     loop {
-        let killed = tree::kill_descendants(guard, KILL_TIMEOUT);
+        let killed = tree::kill_descendants(guard, KILL_STALL_TIMEOUT);
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         match killed {
             Ok(()) => return ExitCode::SUCCESS,

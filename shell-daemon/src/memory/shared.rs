@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_slides_counts_for_all_that_it_has_passed() {
+    fn a_sliding_mapping_counts_all_pages_it_covered() {
         let mut extents = MappedExtents::default();
         for step in 0..10 {
             assert_eq!(sample(&mut extents, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);

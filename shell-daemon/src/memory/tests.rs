@@ -134,7 +134,7 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let mut shared = SharedMemory::new(&[], &mut extents, u64::MAX);
     shared.add_descriptors(&listed[0]).expect("all of it is shown");
     assert!(shared.add_mappings(&listed[0]).expect("all of it is shown") > 0);
-    assert!(!used(&listed, 1 << 40, SampledWhile::Running).is_hidden);
+    assert!(!used(&listed, 1 << 40, SampledWhile::Running).has_unreadable);
     drop(child.stdin.take());
     child.wait().unwrap();
 }

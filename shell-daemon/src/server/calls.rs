@@ -41,7 +41,7 @@ impl Shell for ShellCalls {
         Ok(Response::new(HealthResponse {
             version: VERSION.to_owned(),
             posture: Some(posture),
-            mounts: creation::messages(&sidecar.config.mounts),
+            mounts: creation::mount_messages(&sidecar.config.mounts),
             limits: Some(creation::configured_limits(sidecar)),
         }))
     }
@@ -110,12 +110,12 @@ impl Shell for ShellCalls {
         let max_timeout = sidecar.config.session.max_command_timeout;
         let limits = &session.properties.limits;
         let request = CommandRequest {
-            workdir: creation::workdir(
+            workdir: creation::translate_workdir(
                 &session.properties.mount_paths,
                 session.properties.has_own_tree,
                 &request.workdir,
             )?,
-            command: creation::command(request.command)?,
+            command: creation::check_command_text(request.command)?,
             stdin: request.stdin,
             input: reader,
             timeout: match request.timeout_ms {

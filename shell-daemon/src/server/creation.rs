@@ -72,6 +72,9 @@ pub(super) struct MountRealPath {
 /// The maximum length of the name of a session's owner, in bytes.
 const MAX_OWNER_BYTES: usize = 256;
 
+/// The maximum length of a working directory, in bytes. The kernel accepts no longer path (`PATH_MAX`).
+const MAX_WORKDIR_BYTES: usize = 4095;
+
 /// A request for all mounts and hosts of the sidecar.
 pub(super) fn request_for_all() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, all_hosts: true, ..CreateSessionRequest::default() }
@@ -108,20 +111,20 @@ pub(super) fn check_request(
     sidecar: &SidecarServer,
     request: &CreateSessionRequest,
 ) -> Result<CheckedRequest, Status> {
-    let posture = posture(sidecar.config.posture, &request.least_posture)?;
+    let posture = stricter_posture(sidecar.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => sidecar.config.mounts.clone(),
         (true, _) => {
             return Err(RefusalCode::Invalid.status("a session has either all mounts or those of a list"));
         }
         // An empty list means no mounts. A client that forgets the list is granted nothing.
-        (false, requested) => mounts(&sidecar.config.mounts, requested)?,
+        (false, requested) => granted_mounts(&sidecar.config.mounts, requested)?,
     };
     if request.owner.len() > MAX_OWNER_BYTES {
         return Err(RefusalCode::Invalid.status("the name of the owner is too long"));
     }
-    let networks = networks(sidecar, request)?;
-    let limits = limits(sidecar, request.limits.as_ref());
+    let networks = requested_networks(sidecar, request)?;
+    let limits = lowered_limits(sidecar, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == sidecar.config.home).or(mounts.first());
     let home = home.ok_or_else(|| RefusalCode::Mounts.status("a session needs a mount"))?.name.clone();
     let mut session_mounts = Vec::with_capacity(mounts.len());
@@ -141,14 +144,14 @@ pub(super) fn check_request(
     Ok(CheckedRequest {
         mount_paths: mount_paths.collect(),
         networks,
-        mounts: messages(&mounts),
+        mounts: mount_messages(&mounts),
         limits,
         spec: SessionSpec {
             launcher: sidecar.launcher.clone(),
             mounts: session_mounts,
             home,
             toolchain: sidecar.config.toolchain.clone(),
-            environment: environment(sidecar, request)?,
+            environment: session_environment(sidecar, request)?,
             limits: ProcessLimits {
                 memory_bytes: limits.memory_bytes,
                 file_bytes: limits.file_bytes,
@@ -182,8 +185,8 @@ pub(super) fn configured_limits(sidecar: &SidecarServer) -> SessionLimits {
     }
 }
 
-/// Mounts as protocol messages.
-pub(super) fn messages(mounts: &[SidecarMount]) -> Vec<Mount> {
+/// Mounts as protocol messages. The client does not learn which mounts keep changes for an undo.
+pub(super) fn mount_messages(mounts: &[SidecarMount]) -> Vec<Mount> {
     let message =
         |mount: &SidecarMount| Mount { name: mount.name.clone(), access: mount.access.as_str().to_owned() };
     mounts.iter().map(message).collect()
@@ -193,8 +196,8 @@ pub(super) fn messages(mounts: &[SidecarMount]) -> Vec<Mount> {
 /// directory where the last command ended. In a session's own file tree, the mounts have the client's paths.
 ///
 /// # Errors
-/// `invalid` if the directory is not below one of the session's mounts.
-pub(super) fn workdir(
+/// `invalid` if the path is too long, contains a NUL, or is not below one of the session's mounts.
+pub(super) fn translate_workdir(
     mount_paths: &[MountRealPath],
     has_own_tree: bool,
     workdir: &str,
@@ -202,7 +205,14 @@ pub(super) fn workdir(
     if workdir.is_empty() {
         return Ok(None);
     }
-    command(workdir.to_owned())?;
+    if workdir.len() > MAX_WORKDIR_BYTES {
+        return Err(RefusalCode::Invalid.status("the working directory is longer than 4,095 bytes"));
+    }
+    if workdir.contains('\0') {
+        return Err(
+            RefusalCode::Invalid.status("the working directory contains a NUL, which no path can have")
+        );
+    }
     let refuse =
         || RefusalCode::Invalid.status("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
@@ -222,7 +232,7 @@ pub(super) fn workdir(
 ///
 /// # Errors
 /// `invalid` if the text is too long or contains a NUL.
-pub(super) fn command(text: String) -> Result<String, Status> {
+pub(super) fn check_command_text(text: String) -> Result<String, Status> {
     if text.len() > MAX_COMMAND_BYTES {
         return Err(RefusalCode::Invalid.status("the command is longer than 1 MiB"));
     }
@@ -233,7 +243,7 @@ pub(super) fn command(text: String) -> Result<String, Status> {
 }
 
 /// The stricter of the sidecar's posture and the requested one.
-fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
+fn stricter_posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
     if requested.is_empty() {
         return Ok(configured);
     }
@@ -249,7 +259,7 @@ fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, 
 }
 
 /// The sidecar's network and the requested network. Both must permit a connection.
-fn networks(
+fn requested_networks(
     sidecar: &SidecarServer,
     request: &CreateSessionRequest,
 ) -> Result<Option<Vec<ShellNetwork>>, Status> {
@@ -278,7 +288,7 @@ fn parse_all<T: FromStr<Err: std::fmt::Display> + Ord>(texts: &[String]) -> Resu
     parsed.collect::<Result<_, T::Err>>().map_err(|error| RefusalCode::Invalid.status(error.to_string()))
 }
 
-fn mounts(configured: &[SidecarMount], requested: &[Mount]) -> Result<Vec<SidecarMount>, Status> {
+fn granted_mounts(configured: &[SidecarMount], requested: &[Mount]) -> Result<Vec<SidecarMount>, Status> {
     let mut mounts: Vec<SidecarMount> = Vec::new();
     for mount in requested {
         let refuse = |problem| RefusalCode::Mounts.status(format!("the mount `{}` {problem}", mount.name));
@@ -302,7 +312,7 @@ fn mounts(configured: &[SidecarMount], requested: &[Mount]) -> Result<Vec<Sideca
 
 /// The lower of each requested limit and the sidecar's limit. A request of 0 means the sidecar's limit. A timeout is
 /// bounded only by the sidecar's longest timeout.
-fn limits(sidecar: &SidecarServer, requested: Option<&SessionLimits>) -> SessionLimits {
+fn lowered_limits(sidecar: &SidecarServer, requested: Option<&SessionLimits>) -> SessionLimits {
     let configured = configured_limits(sidecar);
     let Some(requested) = requested else { return configured };
     let lower_limit =
@@ -321,7 +331,7 @@ fn limits(sidecar: &SidecarServer, requested: Option<&SessionLimits>) -> Session
     }
 }
 
-fn environment(
+fn session_environment(
     sidecar: &SidecarServer,
     request: &CreateSessionRequest,
 ) -> Result<Vec<(String, String)>, Status> {
@@ -354,3 +364,34 @@ const MAX_RULES: usize = 512;
 /// The maximum number of bytes of all variables of one session. They are sent in one message with the rest of the
 /// setup.
 const MAX_ENVIRONMENT_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Translates a working directory for a session with the mount `shared`, and returns the path or the
+    /// refusal's text.
+    fn translated(workdir: &str) -> Result<String, String> {
+        let mount_paths = [MountRealPath { name: "shared".to_owned(), path: PathBuf::from("/srv/files") }];
+        let path = translate_workdir(&mount_paths, false, workdir);
+        path.map(Option::unwrap_or_default).map_err(|status| status.message().to_owned())
+    }
+
+    #[test]
+    fn working_directories_are_translated_or_refused_with_their_own_reason() {
+        assert_eq!(translated(""), Ok(String::new()));
+        assert_eq!(translated("/shared"), Ok("/srv/files".to_owned()));
+        assert_eq!(translated("/shared//a/b/"), Ok("/srv/files/a/b".to_owned()));
+        let too_long = format!("/shared/{}", "a".repeat(MAX_WORKDIR_BYTES));
+        for (workdir, reason) in [
+            ("shared", "not below one of the session's mounts"),
+            ("/other", "not below one of the session's mounts"),
+            ("/shared/../etc", "not below one of the session's mounts"),
+            ("/shared/a\0b", "the working directory contains a NUL"),
+            (too_long.as_str(), "the working directory is longer than 4,095 bytes"),
+        ] {
+            let refusal = translated(workdir).expect_err(workdir);
+            assert!(refusal.contains(reason), "{refusal}");
+        }
+    }
+}

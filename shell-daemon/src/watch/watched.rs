@@ -12,9 +12,9 @@ use super::{Breach, BreachSignal, CommandLimits, KillReason, shell_start::ShellS
 use crate::{
     ShellError,
     limits::{
-        COUNT_TTL, FREEZE_TIMEOUT, FULL_SAMPLE_INTERVAL, KILL_TIMEOUT, MAX_HIDDEN_GROWTH_BYTES,
-        MAX_HIDDEN_SAMPLES, MAX_INCOMPLETE_SAMPLES, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL,
-        THREADS_PER_PROCESS,
+        COUNT_TTL, FREEZE_TIMEOUT, FULL_SAMPLE_INTERVAL, KILL_STALL_TIMEOUT, MAX_INCOMPLETE_SAMPLES,
+        MAX_UNREADABLE_GROWTH_BYTES, MAX_UNREADABLE_SAMPLES, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL,
+        SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
     memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, system_shared_bytes},
     tree::{self, Descendants, Process, ProcessEntry, ProcessTable},
@@ -36,8 +36,8 @@ pub(super) struct WatchedCommand {
     shell_start: ShellStart,
     /// Consecutive samples that may have missed processes.
     gaps: u32,
-    /// Set while a process hides its memory.
-    hidden: Option<HiddenMemory>,
+    /// Set while the memory of a process is unreadable.
+    unreadable: Option<UnreadableMemory>,
     /// The time since which the memory has been doubtful.
     doubt: Option<Instant>,
     /// The last count of the stopped command. Set if one sample could not read all mappings of the running command.
@@ -58,14 +58,14 @@ impl MemoryCount {
     /// Whether this count is still valid if all processes of the machine share `shared` bytes. The count is invalid if
     /// that number is unknown.
     fn is_valid(&self, shared: Option<u64>) -> bool {
-        let limit = self.system_shared_bytes.saturating_add(MAX_HIDDEN_GROWTH_BYTES);
+        let limit = self.system_shared_bytes.saturating_add(MAX_UNREADABLE_GROWTH_BYTES);
         self.counted_at.elapsed() < COUNT_TTL && shared.is_some_and(|shared| shared < limit)
     }
 }
 
-/// Consecutive samples that found a process that hides its memory.
+/// Consecutive samples that found a process with unreadable memory.
 #[derive(Clone, Copy, Debug)]
-struct HiddenMemory {
+struct UnreadableMemory {
     samples: u32,
     /// The memory that all processes of the machine shared at the first of these samples.
     began_with: Option<u64>,
@@ -73,8 +73,8 @@ struct HiddenMemory {
     grown: u64,
 }
 
-impl HiddenMemory {
-    /// The state after one more sample that found hidden memory. All processes of the machine then share `shared`
+impl UnreadableMemory {
+    /// The state after one more sample that found unreadable memory. All processes of the machine then share `shared`
     /// bytes. Unknown growth counts as `u64::MAX`.
     fn next(previous: Option<Self>, shared: Option<u64>) -> Self {
         let (samples, began_with) =
@@ -103,7 +103,7 @@ impl WatchedCommand {
             extents: Arc::default(),
             shell_start: ShellStart::Pending,
             gaps: 0,
-            hidden: None,
+            unreadable: None,
             doubt: None,
             last_count: None,
         }
@@ -234,7 +234,8 @@ impl WatchedCommand {
             return Err(partial);
         }
         self.memory_bytes = used.counted_bytes(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
-        self.hidden = used.is_hidden.then(|| HiddenMemory::next(self.hidden, system_shared_bytes()));
+        self.unreadable =
+            used.has_unreadable.then(|| UnreadableMemory::next(self.unreadable, system_shared_bytes()));
         Ok(used)
     }
 
@@ -254,8 +255,8 @@ impl WatchedCommand {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
-        } else if self.hidden.is_some_and(|hidden| {
-            hidden.samples >= MAX_HIDDEN_SAMPLES && hidden.grown > MAX_HIDDEN_GROWTH_BYTES
+        } else if self.unreadable.is_some_and(|unreadable| {
+            unreadable.samples >= MAX_UNREADABLE_SAMPLES && unreadable.grown > MAX_UNREADABLE_GROWTH_BYTES
         }) {
             Some(Breach::MemoryUncountable)
         } else {
@@ -276,7 +277,7 @@ impl WatchedCommand {
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
         // Ignore a stalled kill: the survivors are sampled, and killed, again.
-        let _ = tree::kill_descendants(self.root, KILL_TIMEOUT);
+        let _ = tree::kill_descendants(self.root, KILL_STALL_TIMEOUT);
     }
 
     /// Returns the time until the next sample, after one that took `spent` processor time.
@@ -285,7 +286,7 @@ impl WatchedCommand {
         let until_full = Duration::from_millis(remaining_bytes / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
         // While the limits are far, use at most a fifth of a processor. Near them, use at most half.
-        let is_new = self.hidden.is_some_and(|hidden| hidden.samples <= MAX_HIDDEN_SAMPLES);
+        let is_new = self.unreadable.is_some_and(|unreadable| unreadable.samples <= MAX_UNREADABLE_SAMPLES);
         let is_near = remaining_bytes < self.bounds.memory_bytes / 2 || grows || is_new;
         let pause = if is_near { spent } else { 4 * spent };
         let interval = if grows || is_new { MIN_SAMPLE_INTERVAL } else { SAMPLE_INTERVAL };
@@ -313,18 +314,18 @@ mod tests {
         let count =
             MemoryCount { counted_at: Instant::now(), shared_and_kernel_bytes: 0, system_shared_bytes: 4096 };
         assert!(count.is_valid(Some(4096)));
-        assert!(!count.is_valid(Some(4096 + MAX_HIDDEN_GROWTH_BYTES)));
+        assert!(!count.is_valid(Some(4096 + MAX_UNREADABLE_GROWTH_BYTES)));
         assert!(!count.is_valid(None));
     }
 
     #[test]
-    fn hidden_memory_that_cannot_be_read_counts_as_grown() {
-        let first = HiddenMemory::next(None, Some(4096));
+    fn unreadable_memory_of_unknown_growth_counts_as_grown() {
+        let first = UnreadableMemory::next(None, Some(4096));
         assert_eq!((first.samples, first.grown), (1, 0));
-        let second = HiddenMemory::next(Some(first), Some(8192));
+        let second = UnreadableMemory::next(Some(first), Some(8192));
         assert_eq!((second.samples, second.grown), (2, 4096));
-        assert_eq!(HiddenMemory::next(Some(second), None).grown, u64::MAX);
-        let unread = HiddenMemory::next(None, None);
-        assert_eq!(HiddenMemory::next(Some(unread), Some(8192)).grown, 0);
+        assert_eq!(UnreadableMemory::next(Some(second), None).grown, u64::MAX);
+        let unread = UnreadableMemory::next(None, None);
+        assert_eq!(UnreadableMemory::next(Some(unread), Some(8192)).grown, 0);
     }
 }

@@ -21,7 +21,7 @@ fn name(text: &str) -> ToolName {
 }
 
 fn registry_awaiting(fixture: &Fixture, names: &[&str]) -> ToolRegistry {
-    builder(fixture).awaits(names.iter().map(|text| name(text))).build().expect("builds")
+    builder(fixture).declare_late_tools(names.iter().map(|text| name(text))).build().expect("builds")
 }
 
 async fn error_kind(registry: &ToolRegistry, tool: &str) -> Option<ToolErrorKind> {
@@ -153,7 +153,7 @@ async fn a_registry_that_is_dropped_drops_its_tools() {
     let fixture = fixture_enabling(&["early", "late"]);
     let [early, late] = ["early", "late"].map(|name| Arc::new(Spy::repeating(name)));
     let registry = builder(&fixture)
-        .awaits([name("late")])
+        .declare_late_tools([name("late")])
         .shared_tool(Arc::<Spy>::clone(&early))
         .build()
         .expect("builds");

@@ -11,7 +11,7 @@ use crate::{
     configured_tool::ConfiguredTool,
     error::BootstrapError,
     modules::{self, ForeignModule, Pins, RefusedModule},
-    native::{Capability, CapabilityStatus, FollowOutput, OutputRead, StillGranted},
+    native::{AddOutputLabelsFn, Capability, CapabilityStatus, IsStillGrantedFn, OutputRead},
     output_store::OutputStore,
     registered::RegisteredTool,
     registry::RegistryError,
@@ -171,8 +171,8 @@ impl<'a> Registration<'a> {
     pub(super) fn add_output_read(
         &mut self,
         outputs: &Arc<OutputStore>,
-        still_granted: StillGranted,
-        follow: FollowOutput,
+        still_granted: IsStillGrantedFn,
+        follow: AddOutputLabelsFn,
     ) -> Result<(), RegistryError> {
         let tool: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(outputs), still_granted, follow));
         self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.without_output_limit())

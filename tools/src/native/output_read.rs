@@ -14,10 +14,10 @@ use super::input::{declare, decode};
 use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefusal};
 
 /// Returns whether the policy in force would still give a stored output's grant.
-pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
+pub type IsStillGrantedFn = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
 /// Adds the labels of a stored output to the run of the reading call. An error refuses the call.
-pub type FollowOutput =
+pub type AddOutputLabelsFn =
     Arc<dyn Fn(&ToolContext, &Value) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync>;
 
 /// Reads stored outputs. A caller can read only outputs of its own agent and run, and only while the policy
@@ -25,15 +25,15 @@ pub type FollowOutput =
 #[derive(Clone)]
 pub struct OutputRead {
     store: Arc<OutputStore>,
-    still_granted: StillGranted,
-    follow: FollowOutput,
+    still_granted: IsStillGrantedFn,
+    follow: AddOutputLabelsFn,
 }
 
 impl OutputRead {
     /// Creates a reader of a store. `still_granted` and then `follow` are called once per call, before any
     /// output is read.
     #[must_use]
-    pub fn new(store: Arc<OutputStore>, still_granted: StillGranted, follow: FollowOutput) -> Self {
+    pub fn new(store: Arc<OutputStore>, still_granted: IsStillGrantedFn, follow: AddOutputLabelsFn) -> Self {
         Self { store, still_granted, follow }
     }
 
@@ -157,10 +157,10 @@ mod tests {
         let owner = OutputOwner { agent_id: "a".into(), run_id: "r".into() };
         store.put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m").expect("stores");
 
-        let shared_only: StillGranted = Arc::new(|grant| grant["mount"] == "shared");
+        let shared_only: IsStillGrantedFn = Arc::new(|grant| grant["mount"] == "shared");
         let follow_count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&follow_count);
-        let follow: FollowOutput = Arc::new(move |ctx, grant| {
+        let follow: AddOutputLabelsFn = Arc::new(move |ctx, grant| {
             assert_eq!((&*ctx.run_id, &grant["mount"]), ("r", &json!("shared")));
             counter.fetch_add(1, Ordering::SeqCst);
             Box::pin(async { Ok(()) })
@@ -178,7 +178,8 @@ mod tests {
         assert_eq!(tool.execute(args.text()).await.expect_err("nobody").kind(), ToolErrorKind::NotFound);
 
         assert_eq!(follow_count.load(Ordering::SeqCst), 1, "followed as often as it was read");
-        let refuse: FollowOutput = Arc::new(|_, _| Box::pin(async { Err(ToolError::internal("unknown")) }));
+        let refuse: AddOutputLabelsFn =
+            Arc::new(|_, _| Box::pin(async { Err(ToolError::internal("unknown")) }));
         let unknown = OutputRead::new(Arc::clone(&store), Arc::new(|_| true), refuse);
         let error = unknown.call(&caller("a", "r"), &args).await.expect_err("of unknown source");
         assert_eq!(error.kind(), ToolErrorKind::Internal);

@@ -243,7 +243,7 @@ async fn ask_approval(
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
         policy_digest: policy.digest().as_str().to_owned(),
-        binding: approval::binding(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,
+        binding: approval::approval_hash(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,
         steps,
         standing: None,
     };

@@ -70,8 +70,10 @@ fn hint(denial: &Denial) -> String {
 #[derive(Debug, Error)]
 pub enum RegistryError {
     /// A name or alias is invalid.
-    #[error("a tool cannot be registered under its name or an alias")]
+    #[error("tool `{}` cannot be registered under its name or an alias", escape_for_display(tool))]
     Name {
+        /// The tool's name, valid or not.
+        tool: String,
         /// The invalid name.
         #[source]
         source: InvalidToolName,

@@ -8,7 +8,7 @@ use std::{
 use portcullis_policy::{Denial, Grant, OutputBytes, PinStatus, ShellPolicy, ToolDescriptor, ToolOrigin};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError,
-    ToolErrorCode, ToolErrorKind, ToolName, ToolOutput, ToolPolicy, ToolUpdateFn,
+    ToolErrorCode, ToolErrorKind, ToolOutput, ToolPolicy, ToolUpdateFn,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +23,10 @@ use super::{
     sidecar::{SessionKey, SessionSettings, Sidecar, SidecarSessions},
 };
 use crate::{
-    audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError,
+    audit::RecordedConnection,
+    call::Caller,
+    registered::{RegisteredTool, parse_name},
+    registry::RegistryError,
     run_labels::RunLabels,
 };
 use portcullis_shell_protocol::Connection;
@@ -111,7 +114,7 @@ impl BashTool {
     /// Turns the tool into a registered tool.
     pub(crate) fn register(self, shell: Option<&ShellPolicy>) -> Result<RegisteredTool, RegistryError> {
         let descriptor = ToolDescriptor {
-            name: ToolName::parse(SHELL_EXEC).map_err(|source| RegistryError::Name { source })?,
+            name: parse_name(SHELL_EXEC, SHELL_EXEC)?,
             declared_tier: Some(SafetyTier::Privileged),
             declared_policy: ToolPolicy::Auto,
             declared_timeout: Some(shell.map_or(TIMEOUT, |shell| shell.timeout)),

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use portcullis_policy::{Operation, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{
-    Access, ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolError, ToolName, ToolOutput, ToolPolicy,
+    Access, ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolError, ToolOutput, ToolPolicy,
 };
 use serde_json::{Value, json};
 
 use super::copy::CopyRun;
 use crate::{
     call::{Caller, OperationContext},
-    registered::RegisteredTool,
+    registered::{RegisteredTool, parse_name},
     registry::{RegistryError, ToolRegistry},
     table::ToolTable,
 };
@@ -38,7 +38,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         steps.get(name).cloned().ok_or(RegistryError::MissingStep { operation: OPERATION.name, step: name })
     };
     let steps = OPERATION.steps.iter().map(step).collect::<Result<_, _>>()?;
-    let name = ToolName::parse(OPERATION.name).map_err(|source| RegistryError::Name { source })?;
+    let name = parse_name(OPERATION.name, OPERATION.name)?;
     let descriptor = ToolDescriptor {
         name,
         declared_tier: Some(SafetyTier::SideEffecting),

@@ -151,6 +151,7 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
         FetchError::Cancelled => ToolErrorKind::Cancelled,
         FetchError::ConnectTimeout { .. }
         | FetchError::FirstByteTimeout { .. }
+        | FetchError::ResolveTimeout { .. }
         | FetchError::TotalTimeout { .. } => ToolErrorKind::Timeout,
         FetchError::NameUnresolved { .. } | FetchError::NoNameServers { .. } => ToolErrorKind::NotFound,
         FetchError::RequestTooLarge { .. }

@@ -3,11 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_policy::{HttpMethod, Operation, PinStatus, ToolDescriptor, ToolOrigin};
-use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolName, ToolPolicy};
+use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolPolicy};
 use serde_json::json;
 
 use super::HttpClientHandle;
-use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
+use crate::{
+    registered::{RegisteredTool, parse_name},
+    registry::RegistryError,
+    table::ToolTable,
+};
 
 /// The argument with the URL.
 pub(crate) const URL: &str = "url";
@@ -73,7 +77,7 @@ pub(crate) fn request_step(
 /// Returns the descriptor of a web operation, or of its request step.
 pub(super) fn descriptor(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolDescriptor, RegistryError> {
     Ok(ToolDescriptor {
-        name: ToolName::parse(name).map_err(|source| RegistryError::Name { source })?,
+        name: parse_name(name, name)?,
         declared_tier: Some(SafetyTier::SideEffecting),
         declared_policy: ToolPolicy::Auto,
         declared_timeout: Some(TIMEOUT),

@@ -74,8 +74,9 @@ impl<'a> Index<'a> {
         }
         let offset_size = usize::from(*bytes.get(offset + 2)?);
         let offsets = bytes.get(offset + 3..offset + 3 + (count + 1) * offset_size)?;
-        // Offsets start at 1, so offset 0 would be one byte before the data.
-        let data = bytes.get(offset + 2 + offsets.len() + 1 - 1..)?;
+        // Offsets count from 1: offset 1 is the first byte after the offsets. So the slice begins one byte
+        // earlier, at the last byte of the offsets (after 2 bytes of count and 1 of their size).
+        let data = bytes.get(offset + 3 + offsets.len() - 1..)?;
         let index = Self { count, offset_size, offsets, data };
         let length = index.offset(count)?;
         Some((index, offset + 2 + (count + 1) * offset_size + length))

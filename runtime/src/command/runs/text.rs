@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use portcullis_runs::{
     RunId, StoredState, all_rows,
-    store::{ApprovalFilter, PageRequest, Run, RunStore, StartedCall, Step},
+    store::{ApprovalFilter, Json, PageRequest, Run, RunStore, Step},
 };
+use portcullis_types::{ToolOutcome, ToolResult};
 
 use super::time;
 use crate::{
@@ -13,13 +14,13 @@ use crate::{
     output::{table, text},
 };
 
-/// Formats a run with its steps, calls and questions, its status in a word, and the process that drives it if
+/// Formats a run with its steps, calls and questions, its status, and the process that drives it if
 /// that is known here.
 pub(super) async fn run(
     store: &dyn RunStore,
     id: &RunId,
     run: &Run,
-    (word, process): (&str, Option<u32>),
+    (status, process): (&str, Option<u32>),
 ) -> Result<String, CliError> {
     let summary = &run.summary;
     let state = StoredState::parse(run.state.as_str(), id)?;
@@ -27,7 +28,7 @@ pub(super) async fn run(
     let mut out = String::new();
     for (name, value) in [
         ("run", summary.id.clone()),
-        ("status", word.to_owned()),
+        ("status", status.to_owned()),
         ("process", process.map_or_else(|| "none here".to_owned(), |id| id.to_string())),
         ("workspace", summary.workspace.clone()),
         ("begun", time(summary.created)),
@@ -44,7 +45,12 @@ pub(super) async fn run(
     let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
     if !calls.is_empty() {
         let rows = calls.iter().map(|call| {
-            [call.call.clone(), time(call.started_at), call.tool.clone(), outcome(call).to_owned()]
+            [
+                call.call.clone(),
+                time(call.started_at),
+                call.tool.clone(),
+                outcome(call.result.as_ref()).to_owned(),
+            ]
         });
         let _ = write!(out, "\n{}", table::render(["call", "at", "tool", "outcome"], rows));
     }
@@ -73,12 +79,18 @@ fn step_row(step: Step) -> [String; 5] {
 }
 
 /// Returns how a call ended, as far as the store knows.
-fn outcome(call: &StartedCall) -> &'static str {
-    match &call.result {
+fn outcome(result: Option<&Json>) -> &'static str {
+    match result {
         None => "begun",
-        // The stored result is the model's view of it. The kind of error is in the audit log.
-        Some(result) if result.as_str().contains("\"Err\"") => "failed",
-        Some(_) => "finished",
+        // The kind of an error is only in the audit log: the store has the model's view of the result.
+        Some(result) => {
+            match serde_json::from_str::<ToolResult>(result.as_str()).map(|result| result.outcome) {
+                Ok(ToolOutcome::Output(_)) => "finished",
+                Ok(ToolOutcome::Error(_)) => "failed",
+                Ok(ToolOutcome::Pending { .. }) => "pending",
+                Err(_) => "unreadable result",
+            }
+        }
     }
 }
 
@@ -92,14 +104,18 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Formats the events since the last call of this function.
-    pub(super) async fn news(&mut self, store: &dyn RunStore, id: &RunId) -> Result<String, CliError> {
+    pub(super) async fn format_new_events(
+        &mut self,
+        store: &dyn RunStore,
+        id: &RunId,
+    ) -> Result<String, CliError> {
         let mut out = String::new();
         let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
         for call in calls {
             let has_ended = call.finished.is_some();
             if self.calls.get(&call.call) != Some(&has_ended) {
                 let (at, tool) = (time(call.finished.unwrap_or(call.started_at)), text::inline(&call.tool));
-                let _ = writeln!(out, "{at}  {tool} {}", outcome(&call));
+                let _ = writeln!(out, "{at}  {tool} {}", outcome(call.result.as_ref()));
                 self.calls.insert(call.call, has_ended);
             }
         }
@@ -110,5 +126,40 @@ impl Follower {
             let _ = writeln!(out, "{at}  {kind}: {}", text::inline(&step.record.summary));
         }
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::{ToolError, ToolOutput};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn stored(outcome: ToolOutcome) -> Json {
+        Json::of(&ToolResult {
+            call_id: "call_1".to_owned(),
+            tool: "file_read".to_owned(),
+            outcome,
+            details: Value::Null,
+            truncated: false,
+            original_bytes: 0,
+            duration: std::time::Duration::ZERO,
+        })
+        .expect("encodes")
+    }
+
+    #[test]
+    fn a_call_fails_by_its_outcome_and_not_by_its_text() {
+        let named_like_an_error = ToolOutput::structured(json!({"Err": "a key of the tool's data"}));
+        for (result, expected) in [
+            (None, "begun"),
+            (Some(stored(ToolOutcome::Output(named_like_an_error))), "finished"),
+            (Some(stored(ToolOutcome::Error(ToolError::failed("no")))), "failed"),
+            (Some(stored(ToolOutcome::Pending { id: "call_2".to_owned(), expires: 7 })), "pending"),
+            (Some(Json::of(&json!({})).expect("encodes")), "unreadable result"),
+        ] {
+            assert_eq!(outcome(result.as_ref()), expected);
+        }
     }
 }

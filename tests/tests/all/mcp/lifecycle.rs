@@ -335,7 +335,8 @@ fn a_hangup_keeps_the_labels_of_a_session() {
 fn clients_are_notified_of_added_and_removed_tools() {
     let fixture = crate::support::fixture_enabling(&["late"]);
     let late = portcullis_types::ToolName::parse("late").expect("a name");
-    let registry = std::sync::Arc::new(native_registry(&fixture, |builder| builder.awaits([late])));
+    let registry =
+        std::sync::Arc::new(native_registry(&fixture, |builder| builder.declare_late_tools([late])));
     let mut client = Client::start(std::sync::Arc::clone(&registry), Setup::default()).begin(json!({}));
     let has_late_tool =
         |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"late\"");

@@ -60,7 +60,7 @@ impl Explainer {
         let descriptor = step.unwrap_or(&tool.descriptor);
         let (verdict, rule) = self.strictest_of(tool, descriptor, &[], None);
         let profile = self.policy.describe(descriptor).profile;
-        let grant = self.with_names(descriptor, &[], None, |request| self.policy.authorize(request).ok());
+        let grant = self.judge_call(descriptor, &[], None, |request| self.policy.authorize(request).ok());
         ToolGrants {
             tool: tool.descriptor.name.to_string(),
             step: step.map(|step| step.name.to_string()),
@@ -91,11 +91,11 @@ impl Explainer {
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
     ) -> (Approval, String) {
-        self.with_names(descriptor, labels, path, |request| verdict_by_names(&self.policy, request))
+        self.judge_call(descriptor, labels, path, |request| verdict_by_names(&self.policy, request))
     }
 
     /// Judges a call with one path or none, in a run with these labels.
-    fn with_names<T>(
+    fn judge_call<T>(
         &self,
         descriptor: &ToolDescriptor,
         labels: &[FlowLabel],

@@ -107,7 +107,7 @@ async fn only_the_first_pages_of_a_long_file_are_read() {
 }
 
 #[tokio::test]
-async fn trees_and_tables_that_lead_back_do_not_go_on() {
+async fn cyclic_page_trees_and_xref_tables_terminate() {
     let catalog = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj ";
     let trailer = " trailer<</Root 1 0 R>>";
     let tree =
@@ -157,7 +157,7 @@ async fn exhausted_memory_ends_the_call_alone() {
 }
 
 #[tokio::test]
-async fn scripts_and_embedded_files_are_not_looked_at() {
+async fn scripts_and_embedded_files_are_ignored() {
     let mut file = PdfFile::with_pages(HELVETICA, [show(50, 700, "seen")]);
     file.object("<< /S /JavaScript /JS (app.alert\\(1\\)) >>");
     file.stream("/Type /EmbeddedFile", b"hidden payload");

@@ -1,4 +1,4 @@
-//! [`StreamPermit`]: the right to read a stream of events. It is checked again while the stream is open.
+//! [`StreamAccess`]: the right to read a stream of events. It is checked again while the stream is open.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -47,27 +47,27 @@ impl StreamSubject {
 
 /// The open streams, and a channel for changes that may end them.
 #[derive(Debug)]
-pub(crate) struct StreamPermits {
+pub(crate) struct StreamAccesses {
     /// The number of streams by token.
     open: Mutex<HashMap<TokenHash, usize>>,
     changes: watch::Sender<()>,
 }
 
-impl Default for StreamPermits {
+impl Default for StreamAccesses {
     fn default() -> Self {
         Self { open: Mutex::default(), changes: watch::Sender::new(()) }
     }
 }
 
-impl StreamPermits {
+impl StreamAccesses {
     /// Makes all streams check their right again. Called after each change that revokes a right.
     pub(crate) fn recheck(&self) {
         self.changes.send_replace(());
     }
 }
 
-/// The right of one reader. Dropping it releases the reader's stream from its token's count.
-pub(crate) struct StreamPermit {
+/// One reader's access to a stream. Dropping it releases the reader's stream from its token's count.
+pub(crate) struct StreamAccess {
     state: Arc<GatewayState>,
     token: TokenHash,
     subject: StreamSubject,
@@ -76,7 +76,7 @@ pub(crate) struct StreamPermit {
     is_counted: bool,
 }
 
-impl StreamPermit {
+impl StreamAccess {
     /// Checks the right to a stream, and counts the stream.
     ///
     /// # Errors
@@ -88,11 +88,11 @@ impl StreamPermit {
         subject: StreamSubject,
     ) -> Result<Self, ApiError> {
         // Subscribe first, so that a change during the check is not missed.
-        let changes = state.stream_permits.changes.subscribe();
+        let changes = state.stream_accesses.changes.subscribe();
         let identity = check(&state, &token, &subject).await?;
         let is_counted = identity != Identity::Admin;
         if is_counted {
-            let mut open = state.stream_permits.open.lock();
+            let mut open = state.stream_accesses.open.lock();
             let count = open.entry(token.clone()).or_default();
             if *count >= MAX_STREAMS_PER_TOKEN {
                 let message =
@@ -113,7 +113,7 @@ impl StreamPermit {
     pub(crate) async fn wait_for_possible_change(&mut self) {
         tokio::select! {
             // The sender lives in the core, so `changed` cannot fail. It marks the change as seen, but
-            // `ensure_holds` must still see it.
+            // `ensure_allowed` must still see it.
             _ = self.changes.changed() => self.changes.mark_changed(),
             () = sleep_until(self.checked + RECHECK_INTERVAL) => {}
         }
@@ -123,7 +123,7 @@ impl StreamPermit {
     ///
     /// # Errors
     /// [`ApiError`] if the right is lost, or if the store cannot be read.
-    pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
+    pub(crate) async fn ensure_allowed(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
             // Clear the mark before the check, so that a change during the check triggers another check.
@@ -135,12 +135,12 @@ impl StreamPermit {
     }
 }
 
-impl Drop for StreamPermit {
+impl Drop for StreamAccess {
     fn drop(&mut self) {
         if !self.is_counted {
             return;
         }
-        let mut open = self.state.stream_permits.open.lock();
+        let mut open = self.state.stream_accesses.open.lock();
         if let Some(count) = open.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {
