@@ -272,12 +272,11 @@ impl TurnCalls<'_> {
     async fn record_refused(&mut self, index: usize, error: &ToolError) {
         self.announce(index).await;
         let (call, started_at) = (self.requested[index].clone(), Instant::now());
-        let refused = match self.refuses_slowly {
-            true => None,
-            false => {
-                let refuse = || self.runner.executor.refuse(call.clone(), error.clone(), &self.context);
-                embedder::catch_panic("executor", refuse).ok()
-            }
+        let refused = if self.refuses_slowly {
+            None
+        } else {
+            let refuse = || self.runner.executor.refuse(call.clone(), error.clone(), &self.context);
+            embedder::catch_panic("executor", refuse).ok()
         };
         self.refuses_slowly |= started_at.elapsed() > REFUSAL_TIMEOUT;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));

@@ -222,12 +222,13 @@ impl ChannelState {
         if !self.has_receiver {
             return Ok(());
         }
-        let event = match self.is_lagging() {
-            true => match join_delta(self.queue.back_mut(), event) {
+        let event = if self.is_lagging() {
+            match join_delta(self.queue.back_mut(), event) {
                 Some(event) => event,
                 None => return Ok(()),
-            },
-            false => event,
+            }
+        } else {
+            event
         };
         if !self.has_room() {
             return Err(event);

@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_a_valid_signature_of_the_witness_over_this_checkpoint_counts() {
+    fn only_a_valid_signature_of_the_witness_counts() {
         let (witness, other) = (WitnessSigner::new("w.example/1", 1), WitnessSigner::new("w.example/1", 2));
         let (signed, later) = (signed(7, [1; 32]), signed(8, [2; 32]));
         let line = witness.line(text_of(&signed), 1_679_315_147);

@@ -328,9 +328,10 @@ impl ChainWalk {
         anchors: &mut ComparedCheckpoints,
     ) -> Result<(), BreakReason> {
         let Some(frontier) = checkpoint.filter(|frontier| frontier.size() + 1 == link.seq) else {
-            return Err(match self.is_single_file {
-                true => BreakReason::UnprovenStart,
-                false => BreakReason::SequenceGap { expected: 1, found: link.seq },
+            return Err(if self.is_single_file {
+                BreakReason::UnprovenStart
+            } else {
+                BreakReason::SequenceGap { expected: 1, found: link.seq }
             });
         };
         if !self.is_single_file && !anchors.prove(frontier) {

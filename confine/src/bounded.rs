@@ -29,9 +29,10 @@ pub fn open_regular(path: &Path, final_symlink: FinalSymlink) -> io::Result<File
     };
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     // Check the open file, because the path may lead elsewhere by now.
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 }
 
@@ -43,11 +44,10 @@ pub fn read_bytes(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more than allowed, to tell a full reader from a longer one.
     reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max_bytes {
-        true => {
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {}", size(max_bytes))))
-        }
-        false => Ok(bytes),
+    if bytes.len() as u64 > max_bytes {
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {}", size(max_bytes))))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -62,9 +62,10 @@ pub fn read_text(reader: impl Read, max_bytes: u64) -> io::Result<String> {
     let is_utf16 =
         bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.get(1) == Some(&0);
     String::from_utf8(bytes).map_err(|error| {
-        let problem = match is_utf16 {
-            true => "it is UTF-16; save it as UTF-8".to_owned(),
-            false => format!("it is not UTF-8: {}", error.utf8_error()),
+        let problem = if is_utf16 {
+            "it is UTF-16; save it as UTF-8".to_owned()
+        } else {
+            format!("it is not UTF-8: {}", error.utf8_error())
         };
         io::Error::new(io::ErrorKind::InvalidData, problem)
     })

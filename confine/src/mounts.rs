@@ -60,10 +60,8 @@ pub fn open_mounts(
         }
     }
     for mount in mounts {
-        let directory = match mount.is_absolute() {
-            true => open_absolute(*mount)?,
-            false => open_mount(root.as_fd(), *mount)?,
-        };
+        let directory =
+            if mount.is_absolute() { open_absolute(*mount)? } else { open_mount(root.as_fd(), *mount)? };
         // Compare real paths, because a name does not show where a symlink leads.
         let resolved_path =
             real_path(directory.as_fd()).map_err(|source| MountError::open(*mount, source))?;
@@ -141,9 +139,10 @@ pub enum MountError {
 impl MountError {
     fn open(mount: MountFolder<'_>, source: impl Into<io::Error>) -> Self {
         let (name, folder, source) = (mount.name.to_owned(), mount.folder.to_owned(), source.into());
-        match mount.is_absolute() {
-            true => Self::OpenAbsolute { mount: name, folder, source },
-            false => Self::Open { mount: name, folder, source },
+        if mount.is_absolute() {
+            Self::OpenAbsolute { mount: name, folder, source }
+        } else {
+            Self::Open { mount: name, folder, source }
         }
     }
 }

@@ -35,12 +35,13 @@ fn origin_of(url: &Url) -> Option<(String, u16)> {
 
 impl Judge for ConfiguredOrigins {
     fn judge_request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
-        match origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
-            true => Ok(()),
-            false => Err(Refusal {
+        if origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
+            Ok(())
+        } else {
+            Err(Refusal {
                 code: "origin_not_configured",
                 reason: "this host and port are not in the client's settings".to_owned(),
-            }),
+            })
         }
     }
 

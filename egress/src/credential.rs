@@ -97,9 +97,17 @@ pub struct InvalidCredential {
     pub header: String,
 }
 
+/// The texts around a secret in the value of a header. Both may be empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeaderAffixes<'a> {
+    /// The text before the secret, such as `Bearer `.
+    pub prefix: &'a str,
+    /// The text after the secret.
+    pub suffix: &'a str,
+}
+
 impl Credential {
-    /// Creates the credential that carries the secret `name` in a header, after a prefix such as `Bearer ` and before a
-    /// suffix. Both may be empty.
+    /// Creates the credential that carries the secret `name` in a header, between these texts.
     ///
     /// # Errors
     /// [`InvalidCredential`] for a header that a request cannot set, or texts that a header cannot hold.
@@ -107,8 +115,9 @@ impl Credential {
         name: impl Into<Arc<str>>,
         value: &SecretValue,
         header: &str,
-        (prefix, suffix): (&str, &str),
+        affixes: HeaderAffixes<'_>,
     ) -> Result<Self, InvalidCredential> {
+        let HeaderAffixes { prefix, suffix } = affixes;
         let invalid = || InvalidCredential { header: header.to_owned() };
         let header = HeaderName::try_from(header).map_err(|_invalid| invalid())?;
         if FORBIDDEN_HEADERS.contains(&header) {
@@ -213,7 +222,9 @@ mod tests {
     #[test]
     fn a_credential_never_shows_its_value() {
         let value = value("hunter2hunter2").unwrap();
-        let credential = Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap();
+        let credential =
+            Credential::new("test", &value, "authorization", HeaderAffixes { prefix: "Bearer ", suffix: "" })
+                .unwrap();
         assert_eq!(credential.value().as_bytes(), b"Bearer hunter2hunter2");
         let debug_text = format!("{value:?} {credential:?} {:?}", credential.value());
         assert!(!debug_text.contains("hunter2"), "{debug_text}");
@@ -224,11 +235,16 @@ mod tests {
     fn a_header_of_the_connection_carries_no_secret() {
         let value = value("hunter2hunter2").unwrap();
         for header in FORBIDDEN_HEADERS {
-            assert!(Credential::new("test", &value, header.as_str(), ("", "")).is_err(), "{header}");
+            assert!(
+                Credential::new("test", &value, header.as_str(), HeaderAffixes::default()).is_err(),
+                "{header}"
+            );
         }
         for header in ["", "a b", "a:b"] {
-            assert!(Credential::new("test", &value, header, ("", "")).is_err(), "{header}");
+            assert!(Credential::new("test", &value, header, HeaderAffixes::default()).is_err(), "{header}");
         }
-        assert!(Credential::new("test", &value, "x-key", ("\r\n", "")).is_err());
+        assert!(
+            Credential::new("test", &value, "x-key", HeaderAffixes { prefix: "\r\n", suffix: "" }).is_err()
+        );
     }
 }

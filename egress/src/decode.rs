@@ -50,9 +50,10 @@ impl ContentCoding {
     fn from_name(headers: &HeaderMap) -> Result<Self, FetchError> {
         let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return match headers.contains_key(header::CONTENT_ENCODING) {
-                true => Err(FetchError::CodingUnsupported),
-                false => Ok(Self::Identity),
+            return if headers.contains_key(header::CONTENT_ENCODING) {
+                Err(FetchError::CodingUnsupported)
+            } else {
+                Ok(Self::Identity)
             };
         };
         match value.as_bytes().trim_ascii().to_ascii_lowercase().as_slice() {

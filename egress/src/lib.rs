@@ -83,7 +83,7 @@ mod tunnel;
 
 pub use bundle::certificate_bundle;
 pub use configured_origins::ConfiguredOrigins;
-pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
+pub use credential::{Credential, HeaderAffixes, InvalidCredential, InvalidSecret, SecretValue};
 pub use dialler::{DialError, Dialler, DiallerSettings};
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, PoolIdentity, Refusal};

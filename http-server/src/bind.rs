@@ -26,7 +26,24 @@ pub enum BindError {
     },
 }
 
-/// Listens at an address. An address that other machines can reach must be allowed explicitly.
+/// The machines that may reach a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Only this machine: the address must be one of the loopback interface.
+    ThisMachine,
+    /// Any machine that can reach the address.
+    AnyMachine,
+}
+
+impl Reach {
+    /// Any machine if other machines are allowed, else this machine only.
+    #[must_use]
+    pub fn allowing_remote(is_allowed: bool) -> Self {
+        if is_allowed { Self::AnyMachine } else { Self::ThisMachine }
+    }
+}
+
+/// Listens at an address. An address that other machines can reach needs [`Reach::AnyMachine`].
 ///
 /// # Errors
 /// [`BindError`] if the address is reachable from other machines, which was not allowed, or if the system
@@ -34,8 +51,8 @@ pub enum BindError {
 ///
 /// # Cancellation
 /// Dropping the future has no effect.
-pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, BindError> {
-    if !address.ip().is_loopback() && !allow_remote {
+pub async fn bind(address: SocketAddr, reach: Reach) -> Result<TcpListener, BindError> {
+    if !address.ip().is_loopback() && reach == Reach::ThisMachine {
         return Err(BindError::Remote { address });
     }
     TcpListener::bind(address).await.map_err(|source| BindError::Listen { address, source })

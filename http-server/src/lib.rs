@@ -7,5 +7,5 @@
 mod bind;
 mod connections;
 
-pub use bind::{BindError, bind};
+pub use bind::{BindError, Reach, bind};
 pub use connections::{Connections, HttpLimits};

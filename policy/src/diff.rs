@@ -206,9 +206,10 @@ fn effect(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor) -> Tool
         hosts: network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string)).collect(),
         methods: network.iter().flat_map(|network| network.methods.iter().map(ToString::to_string)).collect(),
         unasked: unasked.unwrap_or_default(),
-        grants_rule: match assignment.profile.is_shell() {
-            true => "shell".to_owned(),
-            false => format!("profiles.{}", assignment.profile),
+        grants_rule: if assignment.profile.is_shell() {
+            "shell".to_owned()
+        } else {
+            format!("profiles.{}", assignment.profile)
         },
         timeout_ms: u64::try_from(assignment.timeout.as_millis()).unwrap_or(u64::MAX),
         memory: assignment.memory.0,

@@ -337,9 +337,10 @@ fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (Pro
         };
         let is_protected = name.is_some_and(|name| shipped.has(name));
         // The same section would remove the name and add it again.
-        let is_repeated = match is_protected {
-            true => entries.paths.iter().any(|path| Some(&path.value) == name),
-            false => entries.kinds.iter().any(|kind| kind.value == exception.value),
+        let is_repeated = if is_protected {
+            entries.paths.iter().any(|path| Some(&path.value) == name)
+        } else {
+            entries.kinds.iter().any(|kind| kind.value == exception.value)
         };
         if entries.except[..index].iter().any(|earlier| earlier.value == exception.value) {
             faults.add_at(

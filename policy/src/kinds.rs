@@ -120,9 +120,10 @@ impl KindPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let Some(ending) = text.strip_prefix("*.") else { return Pattern::parse(text).map(Self::Name) };
         let ending = Pattern::parse(ending)?;
-        match ending.as_str().contains('/') {
-            true => Err(InvalidPattern::Wildcard),
-            false => Ok(Self::Ending(format!(".{}", ending.as_str()))),
+        if ending.as_str().contains('/') {
+            Err(InvalidPattern::Wildcard)
+        } else {
+            Ok(Self::Ending(format!(".{}", ending.as_str())))
         }
     }
 }

@@ -127,7 +127,7 @@ pub use notify::{
 };
 pub use operation::Operation;
 pub use path_rules::{InvalidPathPattern, PathPattern};
-pub use policy::WorkspaceSecurityPolicy;
+pub use policy::{SandboxSection, WorkspaceSecurityPolicy};
 pub use policy_files::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use provenance::{PolicyProvenance, PolicyValue, SourceLocation, ValueSource};

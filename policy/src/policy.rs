@@ -36,12 +36,26 @@ pub struct WorkspaceSecurityPolicy {
     /// The networks of the profiles that have hosts, in the form of a grant.
     networks: BTreeMap<ProfileName, Arc<NetworkGrant>>,
     digest: PolicyDigest,
+    text_findings: TextFindings,
+}
+
+/// The properties of the texts that do not change what the policy permits.
+#[derive(Debug, Clone)]
+struct TextFindings {
     /// Suspicious but valid lines of the texts.
     warnings: Arc<[PolicyFault]>,
     /// Every entry for a tool, and every tool of a secret, in all texts.
     tool_mentions: Arc<[ToolMention]>,
-    /// The sandbox tiers with a section, and for each of them whether the section was applied.
-    sandbox: Arc<[(SandboxTier, bool)]>,
+    sandbox_sections: Arc<[SandboxSection]>,
+}
+
+/// The section of a sandbox tier in the operator's policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SandboxSection {
+    /// The sandbox tier that the section is for.
+    pub tier: SandboxTier,
+    /// Whether the policy was loaded for this tier, so that the section was applied.
+    pub is_applied: bool,
 }
 
 impl WorkspaceSecurityPolicy {
@@ -70,7 +84,9 @@ impl WorkspaceSecurityPolicy {
             }
             mentions.extend(tool_mentions(reduction, &faults));
         }
-        let sandbox = file.sandbox.iter().map(|(tier, _)| (*tier, *tier == options.sandbox_tier)).collect();
+        let sandbox_section =
+            |tier: SandboxTier| SandboxSection { tier, is_applied: tier == options.sandbox_tier };
+        let sandbox_sections = file.sandbox.iter().map(|(tier, _)| sandbox_section(*tier)).collect();
         // Read this before taking the faults, because the overlay is applied only to a policy without faults.
         let is_usable = faults.is_empty();
         let mut warnings = faults.take_warnings();
@@ -90,11 +106,9 @@ impl WorkspaceSecurityPolicy {
             omitted += overlay_omitted;
         }
         if all_faults.is_empty() {
-            let mut policy = Self::from_effective(effective);
-            policy.warnings = warnings.into();
-            policy.tool_mentions = mentions.into();
-            policy.sandbox = sandbox;
-            Ok(policy)
+            let text_findings =
+                TextFindings { warnings: warnings.into(), tool_mentions: mentions.into(), sandbox_sections };
+            Ok(Self::from_effective(effective, text_findings))
         } else {
             Err(PolicyError { faults: all_faults, omitted })
         }
@@ -104,10 +118,10 @@ impl WorkspaceSecurityPolicy {
     /// earlier module of the same name.
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
-        let Self { mut effective, warnings, tool_mentions, sandbox, .. } = self;
+        let Self { mut effective, text_findings, .. } = self;
         effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
         // The digest covers the modules, so derive the policy again.
-        Self { warnings, tool_mentions, sandbox, ..Self::from_effective(effective) }
+        Self::from_effective(effective, text_findings)
     }
 
     /// Returns valid lines that probably do not express their author's intent: unused names, lines without
@@ -115,14 +129,13 @@ impl WorkspaceSecurityPolicy {
     /// each text, then the number of further ones.
     #[must_use]
     pub fn warnings(&self) -> &[PolicyFault] {
-        &self.warnings
+        &self.text_findings.warnings
     }
 
-    /// Returns the sandbox tiers with a section in the operator's policy, and for each of them whether the
-    /// section was applied.
+    /// Returns the sections of sandbox tiers in the operator's policy.
     #[must_use]
-    pub fn sandbox_sections(&self) -> &[(SandboxTier, bool)] {
-        &self.sandbox
+    pub fn sandbox_sections(&self) -> &[SandboxSection] {
+        &self.text_findings.sandbox_sections
     }
 
     /// Returns the paths of a file tool that need no approval: arguments with patterns.
@@ -136,7 +149,7 @@ impl WorkspaceSecurityPolicy {
     }
 
     pub(crate) fn tool_mentions(&self) -> &[ToolMention] {
-        &self.tool_mentions
+        &self.text_findings.tool_mentions
     }
 
     /// Returns the folder of foreign modules, as the operator wrote it: absolute, or relative to the policy
@@ -308,10 +321,7 @@ impl WorkspaceSecurityPolicy {
     }
 
     pub(crate) fn shared_mounts_of(&self, profile: &ProfileName) -> Arc<[GrantedMount]> {
-        let mounts = match profile.is_shell() {
-            true => self.shell_mounts.as_ref(),
-            false => self.profiles.get(profile),
-        };
+        let mounts = if profile.is_shell() { self.shell_mounts.as_ref() } else { self.profiles.get(profile) };
         mounts.cloned().unwrap_or_else(|| Arc::new([]))
     }
 
@@ -327,7 +337,7 @@ impl WorkspaceSecurityPolicy {
         self.shell_network.clone()
     }
 
-    fn from_effective(effective: EffectivePolicy) -> Self {
+    fn from_effective(effective: EffectivePolicy, text_findings: TextFindings) -> Self {
         let mounts = effective
             .mounts
             .iter()
@@ -363,7 +373,6 @@ impl WorkspaceSecurityPolicy {
             .collect();
         // Only the effective policy is hashed, because warnings and positions do not change any permission.
         let digest = PolicyDigest::compute(&effective);
-        let (warnings, tool_mentions, sandbox) = Default::default();
         Self {
             effective,
             mounts,
@@ -373,9 +382,7 @@ impl WorkspaceSecurityPolicy {
             kinds,
             networks,
             digest,
-            warnings,
-            tool_mentions,
-            sandbox,
+            text_findings,
         }
     }
 }

@@ -61,9 +61,10 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     }
     writeln!(out, "\n[mounts]")?;
     for (name, folder) in &policy.mounts {
-        match policy.with_undo.contains(name) {
-            true => writeln!(out, "{name} = {{ path = {}, undo = true }}", quote(folder))?,
-            false => writeln!(out, "{name} = {}", quote(folder))?,
+        if policy.with_undo.contains(name) {
+            writeln!(out, "{name} = {{ path = {}, undo = true }}", quote(folder))?
+        } else {
+            writeln!(out, "{name} = {}", quote(folder))?
         }
     }
     for (name, mounts) in &policy.profiles {
@@ -598,11 +599,10 @@ mod tests {
                 };
                 let toml = effective_toml_of(&text);
                 assert!(is_there(&toml), "`{section}.{key}`:\n{toml}");
-                let toml_without = match line.starts_with('!') {
-                    true => self::effective_toml_of(
-                        &text.replace(&format!("{key} = {{ provider = \"none\" }}"), ""),
-                    ),
-                    false => self::effective_toml_of(BASE),
+                let toml_without = if line.starts_with('!') {
+                    self::effective_toml_of(&text.replace(&format!("{key} = {{ provider = \"none\" }}"), ""))
+                } else {
+                    self::effective_toml_of(BASE)
                 };
                 assert!(!is_there(&toml_without), "`{section}.{key}`: {line} is there anyway");
             }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_write_is_refused_and_a_missing_one_is_empty() {
+    fn a_file_writable_by_others_is_refused_a_missing_one_is_empty() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
         assert_eq!(AgentFile::read_from(&path).expect("nothing"), AgentFile::default());

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_two_files_and_a_file_without_a_folder_are_faults() {
+    fn two_files_of_one_folder_or_a_missing_folder_are_faults() {
         let twice = "[project]\npath = 'ROOT/code'\n";
         let (root, files) = projects(&[("a.toml", twice), ("b.toml", twice)]);
         let error =

@@ -95,12 +95,13 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         hosts,
         meta: ToolMeta { aliases, idempotent: _, hidden: _, output_cap_bytes: _ },
     } = tool;
-    let ensure_at_most = |limit: usize, size: usize, what: &str| match size > limit {
-        true => {
+    let ensure_at_most = |limit: usize, size: usize, what: &str| {
+        if size > limit {
             let what = format!("{what} of its tool `{}`", escape_short(name));
             Err(WasmError::Declares { what, size, limit })
+        } else {
+            Ok(())
         }
-        false => Ok(()),
     };
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let schema = |schema: &JsonSchema| json_bytes(schema.as_value());

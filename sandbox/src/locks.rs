@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_neither_waits_for_itself_nor_holds_locks_without_limit() {
+    async fn a_call_never_waits_for_itself_and_holds_few_locks() {
         let state = tempfile::tempdir().expect("a folder");
         let locks = PathLocks::new(state.path());
         let (_port, mut call) = CallLocks::open(&locks, &control(Duration::from_secs(60)));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn locks_stay_held_until_the_thread_of_a_call_that_was_left_is_free() {
+    async fn an_abandoned_call_keeps_its_locks_until_its_thread_is_free() {
         let state = tempfile::tempdir().expect("a folder");
         let locks = PathLocks::new(state.path());
         let control = control(Duration::from_secs(60));

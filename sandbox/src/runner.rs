@@ -304,9 +304,10 @@ impl HostWasmToolRunner {
         let module = self.ready(&job.module)?;
         let pool = self.pool(&job.mounts)?;
         // A guest without mounts opens no file, so it need not wait for the first search.
-        let exposed = match job.mounts.is_empty() {
-            true => Arc::default(),
-            false => self.config.mounts.private_links().exposed().await,
+        let exposed = if job.mounts.is_empty() {
+            Arc::default()
+        } else {
+            self.config.mounts.private_links().exposed().await
         };
         let control = Arc::new(CallControl::new(job.deadline, job.held));
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&control));

@@ -182,9 +182,10 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         let is_reusable = !matches!(report, Err(WasmError::Unconfined { .. } | WasmError::Confine(_)));
         // The worker becomes idle before the answer is sent, so that it is available for the caller's next
         // call.
-        match is_reusable {
-            true => permit.leave_idle(job_sender),
-            false => drop(permit),
+        if is_reusable {
+            permit.leave_idle(job_sender)
+        } else {
+            drop(permit)
         }
         // A call that was written off no longer has a receiver, so a failed send is ignored.
         let _ = reply.send(report);

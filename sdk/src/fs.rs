@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_write_keeps_the_permissions_and_leaves_nothing_else() {
+    fn an_atomic_write_keeps_permissions_and_leaves_no_files() {
         use std::os::unix::fs::{PermissionsExt, symlink};
 
         let folder = tempfile::tempdir().expect("a folder");

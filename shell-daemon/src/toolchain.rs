@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_a_folder_outside_the_system_without_keys_and_mounts() {
+    fn a_cache_lies_outside_system_folders_keys_and_mounts() {
         let home = tempfile::tempdir().expect("a folder");
         let home = home.path().canonicalize().expect("a path");
         for folder in ["cache", "project/cache", "state/log", "keys"] {

@@ -72,9 +72,10 @@ impl FrontMatter {
             return Err(FileError::FrontMatterTooLarge);
         }
         let (head, body) = (&text[..self.yaml.start], &text[self.yaml.end..]);
-        let written = match self.is_present {
-            true => format!("{head}{edited}{body}"),
-            false => format!("{head}---{newline}{edited}---{newline}{body}"),
+        let written = if self.is_present {
+            format!("{head}{edited}{body}")
+        } else {
+            format!("{head}---{newline}{edited}---{newline}{body}")
         };
         // Reading the result must give exactly this front matter and this body.
         let again = Self::read(&written).map_err(|_broken| FileError::FrontMatterEdit)?;
@@ -105,9 +106,10 @@ fn find(text: &str, start: usize) -> Result<Option<(Range<usize>, usize)>, FileE
     let mut at = yaml;
     for line in text[yaml..].split_inclusive('\n') {
         if is_mark(line) {
-            return match at - yaml > MAX_FRONT_MATTER_BYTES {
-                true => Err(FileError::FrontMatterTooLarge),
-                false => Ok(Some((yaml..at, at + line.len()))),
+            return if at - yaml > MAX_FRONT_MATTER_BYTES {
+                Err(FileError::FrontMatterTooLarge)
+            } else {
+                Ok(Some((yaml..at, at + line.len())))
             };
         }
         at += line.len();

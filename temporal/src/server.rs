@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_reached_in_clear_text_unless_the_address_says_so() {
+    fn clear_text_to_other_machines_must_be_in_the_address() {
         check("localhost:7233", "http://localhost:7233");
         check("127.0.0.1:1", "http://127.0.0.1:1");
         check("[::1]:7233", "http://[::1]:7233");

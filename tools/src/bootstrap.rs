@@ -200,9 +200,12 @@ pub(crate) fn existing_mounts(
         .iter()
         .cloned()
         .partition(|mount| envelope.workspace.join(&mount.folder).symlink_metadata().is_ok());
-    let open = |private_paths| match existing.is_empty() {
-        true => Ok(MountTable::default()),
-        false => Ok(MountTable::open(&envelope.workspace, &existing, &private_paths)?),
+    let open = |private_paths| {
+        if existing.is_empty() {
+            Ok(MountTable::default())
+        } else {
+            Ok(MountTable::open(&envelope.workspace, &existing, &private_paths)?)
+        }
     };
     (private_paths(envelope, files, policy, envelope.cache.clone()).and_then(open), missing)
 }

@@ -63,10 +63,7 @@ impl NonDefaultHome {
                 changes.push((role.argument.clone(), self.absolute(path)));
             }
         }
-        let mut value = match changes.is_empty() {
-            true => return args,
-            false => args.value().clone(),
-        };
+        let mut value = if changes.is_empty() { return args } else { args.value().clone() };
         for (argument, path) in changes {
             value[argument] = Value::String(path);
         }
@@ -88,9 +85,10 @@ impl NonDefaultHome {
             let is_whole = !after
                 .starts_with(|character: char| character.is_ascii_alphanumeric() || "_-".contains(character));
             renamed.push_str(before);
-            match is_whole {
-                true => renamed.push_str(&format!("/{}", self.0)),
-                false => renamed.push_str(&shared),
+            if is_whole {
+                renamed.push_str(&format!("/{}", self.0))
+            } else {
+                renamed.push_str(&shared)
             }
             rest = after;
         }

@@ -98,19 +98,20 @@ fn folders(
         .iter()
         .map(|mount| {
             let key = format!("mounts.{}", mount.name);
-            let (code, message) = match mount.is_absolute() {
-                true => (
+            let (code, message) = if mount.is_absolute() {
+(
                     LintCode::Fault,
                     format!(
                         "`{}` does not exist, and only a folder below the workspace is made by a start; make it, or correct the path",
                         mount.folder
                     ),
-                ),
-                false => (
+                )
+} else {
+(
                     LintCode::FolderMissing,
                     format!("`{}` does not exist; the first start makes it", mount.folder),
-                ),
-            };
+                )
+};
             LintFinding::new(code, provenance.location_or_start(&key), key, message)
         })
         .collect();

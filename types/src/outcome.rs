@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_call_is_an_output_where_there_are_only_two_outcomes() {
+    fn a_pending_call_can_be_converted_to_an_output() {
         let pending = ToolOutcome::Pending { id: "call_1".into(), expires: 7 };
         assert!(!pending.is_output() && !pending.is_error());
         let output = pending.into_result().expect("an output");

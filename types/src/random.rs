@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_name_has_two_digits_for_each_byte_and_is_never_the_same() {
+    fn random_names_differ_and_have_two_digits_for_each_byte() {
         let [first, second] = [random_hex::<8>(), random_hex::<8>()].map(|name| name.expect("random bytes"));
         assert_ne!(first, second);
         assert!(first.len() == 16 && first.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));

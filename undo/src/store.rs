@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_go_first_whether_their_size_is_noted_or_not() {
+    fn the_oldest_records_go_first_with_or_without_a_noted_size() {
         for is_noted in [true, false] {
             let folder = tempfile::tempdir().expect("a folder");
             let store = UndoStore::new(folder.path());

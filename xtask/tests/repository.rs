@@ -371,9 +371,10 @@ fn only_the_http_client_connects_to_other_machines() {
             if !WAYS_OUT.iter().any(|way| code.contains(way)) {
                 continue;
             }
-            match MAY_CONNECT.iter().any(|begin| path.starts_with(begin)) {
-                true => allowed += 1,
-                false => offenders.push(format!("{path}:{number}: {code}")),
+            if MAY_CONNECT.iter().any(|begin| path.starts_with(begin)) {
+                allowed += 1
+            } else {
+                offenders.push(format!("{path}:{number}: {code}"))
             }
         }
     }
@@ -394,10 +395,7 @@ fn the_map_names_each_file_that_opens_a_socket() {
             names.iter().any(|name| path == *name || (name.ends_with('/') && path.starts_with(name)));
         for (number, code) in lines {
             if SOCKETS.iter().any(|way| code.contains(way)) {
-                match is_named {
-                    true => allowed += 1,
-                    false => offenders.push(format!("{path}:{number}: {code}")),
-                }
+                if is_named { allowed += 1 } else { offenders.push(format!("{path}:{number}: {code}")) }
             }
         }
     }
@@ -573,9 +571,10 @@ fn the_map_names_what_is_there() {
             names += 1;
             let is_below_crate = |path: &String| {
                 let path = format!("/{path}");
-                match name.ends_with('/') {
-                    true => path.contains(&format!("/{name}")),
-                    false => path.ends_with(&format!("/{name}")),
+                if name.ends_with('/') {
+                    path.contains(&format!("/{name}"))
+                } else {
+                    path.ends_with(&format!("/{name}"))
                 }
             };
             let is_from_root =
@@ -701,4 +700,26 @@ fn no_test_is_ignored_or_waits_for_time_to_pass() {
         }
     }
     assert_no_offenders("tests that are ignored or sleep", &offenders);
+}
+
+/// The maximum length of a test's name, in characters.
+const MAX_TEST_NAME_CHARS: usize = 60;
+
+#[test]
+fn test_names_are_short() {
+    let mut offenders = Vec::new();
+    for (path, text) in files_ending_with(".rs") {
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            let function = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+            if let Some((name, _)) = function.and_then(|function| function.split_once('(')) {
+                if is_test && name.len() > MAX_TEST_NAME_CHARS {
+                    offenders.push(format!("{path}: {name}"));
+                }
+                is_test = false;
+            }
+        }
+    }
+    assert_no_offenders("test names of more than 60 characters", &offenders);
 }

@@ -243,9 +243,10 @@ impl Provider for ScriptedProvider {
             let cancel = cancel.clone();
             async move {
                 let mut pieces = pieces?;
-                let is_cancelled = match pace.is_zero() {
-                    true => cancel.is_cancelled(),
-                    false => cancel.run_until_cancelled(tokio::time::sleep(pace)).await.is_none(),
+                let is_cancelled = if pace.is_zero() {
+                    cancel.is_cancelled()
+                } else {
+                    cancel.run_until_cancelled(tokio::time::sleep(pace)).await.is_none()
                 };
                 if is_cancelled {
                     return Some((Err(cancelled()), None));

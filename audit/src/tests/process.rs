@@ -34,7 +34,7 @@ fn events(dir: &Path) -> Vec<RowEvent> {
 }
 
 #[test]
-fn the_first_row_of_a_process_says_what_it_is_and_the_last_that_it_ended() {
+fn the_first_row_of_a_process_describes_it_the_last_ends_it() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = introduced(dir.path(), "one");
     assert!(events(dir.path()).is_empty(), "a process that records nothing leaves no row");

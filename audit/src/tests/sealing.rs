@@ -131,7 +131,7 @@ fn a_sealed_log_reads_verifies_and_goes_on_as_one() {
 }
 
 #[test]
-fn rows_get_a_checkpoint_after_their_number_or_time_and_idle_logs_none() {
+fn rows_get_a_checkpoint_after_a_number_or_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let kept = Kept::default();
     let log = open(dir.path());
@@ -292,7 +292,7 @@ fn a_process_that_opens_during_a_sealing_may_seal_immediately() {
 }
 
 #[test]
-fn a_call_of_a_dead_process_is_closed_over_the_border_of_a_segment() {
+fn the_call_of_a_dead_process_is_closed_in_a_later_segment() {
     let dir = tempfile::tempdir().expect("a folder");
     let dead = open(dir.path());
     dead.append(&begin("dies")).expect("appends");

@@ -149,7 +149,7 @@ fn refusal_after(change: impl FnOnce(&Path)) -> String {
 }
 
 #[test]
-fn a_log_cut_or_rewritten_with_its_own_key_is_noticed_by_the_witness() {
+fn the_witness_notices_a_log_rewritten_with_its_own_key() {
     let cut = refusal_after(|state| {
         for name in ["audit.jsonl", "audit.checkpoint"] {
             fs::remove_file(state.join(name)).expect("removed");

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_file_that_another_user_could_have_removed_is_reported() {
+    fn an_absent_file_that_others_could_remove_is_reported() {
         let (_folder, paths) = fixture();
         fs::remove_file(&paths[0]).expect("removed");
         let own_folder = paths[0].parent().expect("a folder");

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::HeaderAffixes;
 
 fn credential(value: &str) -> Credential {
     let value = SecretValue::new(value.as_bytes().to_vec()).unwrap();
-    Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap()
+    Credential::new("test", &value, "authorization", HeaderAffixes { prefix: "Bearer ", suffix: "" }).unwrap()
 }
 
 fn clean(text: &[u8], credentials: &[Credential]) -> String {
@@ -86,7 +87,9 @@ fn secrets_that_overlap_are_both_taken_out() {
 #[test]
 fn a_password_that_begins_with_a_blank_is_found_in_a_form() {
     let value = SecretValue::new(STANDARD.encode("user: correct horse").into_bytes()).unwrap();
-    let credential = Credential::new("test", &value, "authorization", ("Basic ", "")).unwrap();
+    let credential =
+        Credential::new("test", &value, "authorization", HeaderAffixes { prefix: "Basic ", suffix: "" })
+            .unwrap();
     assert_eq!(redact_text("password=+correct+horse&x=1".into(), &[credential]), "password=REDACTED&x=1");
 }
 
@@ -94,7 +97,9 @@ fn a_password_that_begins_with_a_blank_is_found_in_a_form() {
 fn the_password_of_basic_authentication_is_found() {
     let pair = STANDARD.encode("user:correct horse");
     let value = SecretValue::new(pair.clone().into_bytes()).unwrap();
-    let credential = Credential::new("test", &value, "authorization", ("Basic ", "")).unwrap();
+    let credential =
+        Credential::new("test", &value, "authorization", HeaderAffixes { prefix: "Basic ", suffix: "" })
+            .unwrap();
     let text = format!("{pair} user:correct horse, correct%20horse, user");
     assert_eq!(clean(text.as_bytes(), &[credential]), "REDACTED REDACTED, REDACTED, user");
 }

@@ -23,9 +23,10 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
     loop {
         let length_before = bytes.len();
         if (&mut *stream).take((limit - length_before) as u64).read_buf(&mut bytes).await? == 0 {
-            return Err(match length_before == limit {
-                true => TunnelError::HeadTooLarge { limit },
-                false => TunnelError::Head { problem: "it ends too early" },
+            return Err(if length_before == limit {
+                TunnelError::HeadTooLarge { limit }
+            } else {
+                TunnelError::Head { problem: "it ends too early" }
             });
         }
         // Parse only when a line is complete. Otherwise a client that sends byte by byte would have the whole

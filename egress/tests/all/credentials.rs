@@ -7,7 +7,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use portcullis_egress::{Credential, Request, SecretValue};
+use portcullis_egress::{Credential, HeaderAffixes, Request, SecretValue};
 
 use crate::fixture::{Client, RecordingJudge, Server, assert_code, ok, redirect, send};
 
@@ -17,7 +17,7 @@ const ENCODED: &str = "YWNhbmFyeS83ZjNhK1E9PWI=";
 
 fn credential() -> Credential {
     let value = SecretValue::new(VALUE.as_bytes().to_vec()).unwrap();
-    Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap()
+    Credential::new("test", &value, "authorization", HeaderAffixes { prefix: "Bearer ", suffix: "" }).unwrap()
 }
 
 fn judge(audience: &[u16]) -> Arc<RecordingJudge> {

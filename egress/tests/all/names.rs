@@ -210,9 +210,12 @@ async fn a_loop_of_aliases_ends() {
 async fn every_kind_of_address_is_judged() {
     let server = Server::answering(ok("hi"));
     let inner = INNER.to_ipv6_mapped();
-    let names = NameServer::replying(move |question, _asked| match is_a(question) {
-        true => reply(question, &[OUTER]),
-        false => reply_with(question, &[record(&NAME_OF_THE_QUESTION, AAAA, &inner.octets())]),
+    let names = NameServer::replying(move |question, _asked| {
+        if is_a(question) {
+            reply(question, &[OUTER])
+        } else {
+            reply_with(question, &[record(&NAME_OF_THE_QUESTION, AAAA, &inner.octets())])
+        }
     });
     let judge = Arc::new(RecordingJudge { refused: vec![IpAddr::V6(inner)], ..RecordingJudge::default() });
     assert_code(get_by(&names, &server, &judge).await, "address_private");

@@ -14,8 +14,8 @@ use base64::{
 };
 use flate2::{Compression, write::GzEncoder};
 use portcullis_egress::{
-    CancellationToken, Credential, FetchError, HeaderValue, Request, RequestLimits, SecretValue, StatusCode,
-    StreamedResponse,
+    CancellationToken, Credential, FetchError, HeaderAffixes, HeaderValue, Request, RequestLimits,
+    SecretValue, StatusCode, StreamedResponse,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -74,7 +74,7 @@ fn judge_with_limits(limits: RequestLimits) -> Arc<RecordingJudge> {
 
 fn credential(value: &str) -> Credential {
     let value = SecretValue::new(value.as_bytes().to_vec()).unwrap();
-    Credential::new("test", &value, "x-key", ("", "")).unwrap()
+    Credential::new("test", &value, "x-key", HeaderAffixes::default()).unwrap()
 }
 
 async fn open(
@@ -462,9 +462,10 @@ async fn a_body_that_was_read_to_its_end_leaves_its_connection() {
 #[tokio::test]
 async fn a_thread_passes_on_a_bounded_number_of_responses() {
     let server = Server::start(|head, stream| {
-        match head.starts_with("GET /whole ") {
-            true => send(stream, ok("whole").as_bytes()),
-            false => send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"),
+        if head.starts_with("GET /whole ") {
+            send(stream, ok("whole").as_bytes())
+        } else {
+            send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n")
         }
         wait_until_closed(stream);
     });

@@ -259,7 +259,7 @@ async fn an_agent_with_capabilities_has_their_tools_and_its_own_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_space_that_the_agent_is_removed_from_during_a_call_gets_nothing_more() {
+async fn a_space_gets_nothing_from_an_agent_removed_during_a_call() {
     let world = World::new().await;
     let confirm = tool("confirmAction", "space", json!({"timeout": 600_000}));
     let agent = world.agent("Assistant", json!([confirm])).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_comes_back_gets_what_it_missed_once_and_in_order() {
+async fn a_returning_reader_gets_missed_events_once_and_in_order() {
     let world = World::new().await;
     let (ada, token) = world.user("Ada").await;
     let space = world.space("Home", &[&ada]).await;

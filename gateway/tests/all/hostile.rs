@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world::{World, calls, says, text, tool};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_result_is_taken_if_it_is_the_same_and_refused_otherwise() {
+async fn a_second_result_is_accepted_only_if_it_is_equal() {
     let world = World::new().await;
     let fetch = tool("fetch", "external", json!({"visible": false, "isAsync": true}));
     let agent = world.agent("Assistant", json!([fetch])).await;
@@ -91,7 +91,7 @@ async fn definitions_are_refused_with_all_their_mistakes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_out_of_form_are_refused_in_the_form_of_the_interface() {
+async fn malformed_requests_are_refused_in_the_interfaces_format() {
     let world = World::new().await;
     let (ada, token) = world.user("Ada").await;
     let space = world.space("Work", &[&ada]).await;

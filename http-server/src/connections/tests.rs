@@ -117,7 +117,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_idle_connections_immediately_and_others_after_the_grace_period() {
+async fn a_stop_gives_busy_connections_a_grace_period() {
     let served = Served::start(8, LONG).await;
     let mut idle = served.send("GET /ok! HTTP/1.1\r\nhost: x\r\n\r\n").await;
     read_answer(&mut idle).await;

@@ -184,9 +184,10 @@ fn follow(
     let starts = (0..patterns.len()).map(|pattern| (pattern, 0));
     for (pattern, length) in begun.iter().copied().chain(starts) {
         if patterns[pattern].get(length) == Some(part) {
-            match length + 1 == patterns[pattern].len() {
-                true => is_complete = true,
-                false => drop(next.insert((pattern, length + 1), ())),
+            if length + 1 == patterns[pattern].len() {
+                is_complete = true
+            } else {
+                drop(next.insert((pattern, length + 1), ()))
             }
         }
     }

@@ -236,9 +236,10 @@ pub(super) fn with_placeholders(
     let name = words.first().and_then(CommandWord::program);
     let harmless = source == PlaceholderSource::FoundPath
         && name.is_some_and(|name| !name.contains(placeholder) && !runs_its_arguments(name));
-    match harmless || placeholder.is_empty() {
-        true => words.to_vec(),
-        false => words.iter().map(|word| word.with_unknown(placeholder)).collect(),
+    if harmless || placeholder.is_empty() {
+        words.to_vec()
+    } else {
+        words.iter().map(|word| word.with_unknown(placeholder)).collect()
     }
 }
 

@@ -216,10 +216,7 @@ pub(super) fn host_changes<'a>(
 
 /// Returns the old and the new value of an element that one of two sets has.
 pub(super) fn presence(is_in_new: bool, element: &str) -> (String, String) {
-    match is_in_new {
-        true => (ABSENT.to_owned(), element.to_owned()),
-        false => (element.to_owned(), ABSENT.to_owned()),
-    }
+    if is_in_new { (ABSENT.to_owned(), element.to_owned()) } else { (element.to_owned(), ABSENT.to_owned()) }
 }
 
 const ABSENT: &str = "–";

@@ -207,10 +207,7 @@ impl Names<'_> {
         };
         let is_known = self.policy.mounts().iter().any(|known| known.name.as_str() == mount);
         let is_expected = matches!(code, Some(DenialCode::UnknownMount | DenialCode::PathEscapesMount));
-        match is_known || is_expected {
-            true => Ok(subject),
-            false => Err(self.no_mount(&mount)),
-        }
+        if is_known || is_expected { Ok(subject) } else { Err(self.no_mount(&mount)) }
     }
 
     fn no_mount(&self, name: &str) -> InvalidValue {
@@ -278,12 +275,11 @@ impl Names<'_> {
                     .into_iter()
                     .flat_map(|shell| shell.environment.iter().map(|variable| variable.as_str()))
                     .collect();
-                match known.contains(&name) {
-                    true => Ok(ExpectedSource::Variable(name.to_owned())),
-                    false => {
-                        let suggestion = did_you_mean(name, known.iter().copied());
-                        Err(InvalidValue::NoVariable { suggestion })
-                    }
+                if known.contains(&name) {
+                    Ok(ExpectedSource::Variable(name.to_owned()))
+                } else {
+                    let suggestion = did_you_mean(name, known.iter().copied());
+                    Err(InvalidValue::NoVariable { suggestion })
                 }
             }
             Some(_) => Err(InvalidValue::Source),
@@ -307,10 +303,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
         Some(entry) => entry.parsed(faults, |text| {
             let is_digest = (MIN_DIGEST_CHARS..=DIGEST_CHARS).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-            match is_digest {
-                true => Ok(text.to_ascii_lowercase()),
-                false => Err(InvalidValue::Digest),
-            }
+            if is_digest { Ok(text.to_ascii_lowercase()) } else { Err(InvalidValue::Digest) }
         }),
         None => {
             faults.add(section.at, &section.path_of("digest"), "missing key");

@@ -303,10 +303,8 @@ fn path_rules(entry: &SectionEntry<'_>, tool: &str, faults: &mut Faults<'_>) -> 
     let Some(section) = entry.section(faults) else { return PathRules::default() };
     let mut rules = Vec::new();
     for argument in section.entries() {
-        let elements = match argument.is_list() {
-            true => argument.list(faults).unwrap_or_default(),
-            false => vec![argument],
-        };
+        let elements =
+            if argument.is_list() { argument.list(faults).unwrap_or_default() } else { vec![argument] };
         for element in &elements {
             if let Some(pattern) = element.parsed(faults, PathPattern::parse) {
                 rules.push((element.name.to_owned(), pattern));

@@ -272,11 +272,12 @@ impl<'a> RequestJudge<'a> {
     fn too_many_redirects(&self, origin: &str) -> Denial {
         let followed = self.network.max_redirects;
         let needed = u64::from(followed) + 1;
-        let hint = match needed <= REDIRECT_BOUNDS.max {
-            true => format!(
+        let hint = if needed <= REDIRECT_BOUNDS.max {
+            format!(
                 "{followed} were followed; an operator allows more with `max_redirects = {needed}` under `[egress]` in the policy"
-            ),
-            false => format!("{followed} were followed, and no policy allows more"),
+            )
+        } else {
+            format!("{followed} were followed, and no policy allows more")
         };
         Denial {
             code: DenialCode::RedirectRefused,

@@ -117,9 +117,10 @@ impl FromStr for PrivateEndpoint {
         match UrlHost::parse(host).ok().ok_or_else(form)? {
             UrlHost::Address(address) => {
                 let canonical = SocketAddr::new(address.to_canonical(), port);
-                match is_canonical_form(address, host) && canonical.ip() == address {
-                    true => Ok(Self::Address(canonical)),
-                    false => Err(InvalidPrivateEndpoint::Spelling(canonical)),
+                if is_canonical_form(address, host) && canonical.ip() == address {
+                    Ok(Self::Address(canonical))
+                } else {
+                    Err(InvalidPrivateEndpoint::Spelling(canonical))
                 }
             }
             UrlHost::Name(name) if is_metadata_name(&name) => Ok(Self::Name(name, port)),

@@ -64,7 +64,7 @@ fn a_value_that_no_text_sets_is_a_default() {
 }
 
 #[test]
-fn each_value_of_the_shipped_policy_comes_from_its_text_or_is_a_default() {
+fn every_shipped_value_has_a_source_or_is_a_default() {
     let options = LoadOptions {
         operator: PolicySource { name: "d", text: DEFAULT_POLICY },
         overlay: None,

@@ -83,10 +83,7 @@ impl FromStr for SearchUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (url, _authority) = parse_url(text)?;
         // Search the text for `#`, because the parser has dropped a fragment.
-        match text.contains(['?', '#']) {
-            true => Err(InvalidSearchUrl::Query),
-            false => Ok(Self(url)),
-        }
+        if text.contains(['?', '#']) { Err(InvalidSearchUrl::Query) } else { Ok(Self(url)) }
     }
 }
 

@@ -59,10 +59,13 @@ impl FromStr for SecretSource {
         let is_short = (1..=MAX_NAME_BYTES).contains(&locator.len());
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         match kind {
-            "file" => match (1..=MAX_PATH_BYTES).contains(&locator.len()) && !locator.contains('\0') {
-                true => Ok(Self::File(locator.to_owned())),
-                false => Err(InvalidSecretSource::Path),
-            },
+            "file" => {
+                if (1..=MAX_PATH_BYTES).contains(&locator.len()) && !locator.contains('\0') {
+                    Ok(Self::File(locator.to_owned()))
+                } else {
+                    Err(InvalidSecretSource::Path)
+                }
+            }
             "env" => {
                 let is_name = is_short
                     && locator.bytes().all(is_word)

@@ -114,9 +114,10 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
         CommandRefusal::Operator(operator) => {
             let allowed_operators: Vec<String> =
                 rules.operators().into_iter().flatten().map(ToString::to_string).collect();
-            let rest = match allowed_operators.is_empty() {
-                true => "run one plain command per call".to_owned(),
-                false => format!("allowed: {}", quoted_list(&allowed_operators)),
+            let rest = if allowed_operators.is_empty() {
+                "run one plain command per call".to_owned()
+            } else {
+                format!("allowed: {}", quoted_list(&allowed_operators))
             };
             ("shell.operators".to_owned(), format!("`{operator}` is not allowed; {rest}"))
         }

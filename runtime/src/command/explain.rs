@@ -36,9 +36,10 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     }
     if let Some(row) = row {
         let recorded = explain_row(&envelope, row)?;
-        match as_json {
-            true => json::write_output(&recorded)?,
-            false => stream::write_output(&shown_recorded(&recorded))?,
+        if as_json {
+            json::write_output(&recorded)?
+        } else {
+            stream::write_output(&shown_recorded(&recorded))?
         }
         return Ok(exit_code(recorded.explanation.verdict));
     }
@@ -52,9 +53,10 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     if all_tools {
         let tools = all_tools_of(&runtime, &envelope, &files, explainer.policy())?;
         let explanations = explainer.explain_all(&tools, &request);
-        match as_json {
-            true => json::write_output(&explanations)?,
-            false => stream::write_output(&listing(&explanations))?,
+        if as_json {
+            json::write_output(&explanations)?
+        } else {
+            stream::write_output(&listing(&explanations))?
         }
         let is_reached = explanations.iter().any(|explanation| explanation.verdict != Approval::Deny);
         return Ok(if is_reached { ExitCode::SUCCESS } else { denied() });
@@ -73,9 +75,10 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     };
     let explanation =
         explainer.explain(&explained, &request).map_err(|source| CliError::Explain { source })?;
-    match as_json {
-        true => json::write_output(&explanation)?,
-        false => stream::write_output(&render(&explanation))?,
+    if as_json {
+        json::write_output(&explanation)?
+    } else {
+        stream::write_output(&render(&explanation))?
     }
     Ok(exit_code(explanation.verdict))
 }
@@ -179,11 +182,12 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
         });
         add(format!("approval {approval}{by}"));
     }
-    add(match agrees {
-        true => format!("the row agrees: {verdict}"),
-        false => format!(
+    add(if agrees {
+        format!("the row agrees: {verdict}")
+    } else {
+        format!(
             "the row differs: {verdict}; symlinks, hooks, callers and approvers can change a decision that is based on names alone"
-        ),
+        )
     });
     out
 }

@@ -6,7 +6,7 @@ mod models;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_gateway::{Gateway, GatewayParts, Models};
-use portcullis_http_server::bind;
+use portcullis_http_server::{Reach, bind};
 use portcullis_runs::Runs;
 use portcullis_shell_daemon::raise_descriptor_limit;
 use portcullis_tools::{audit, confine::bounded};
@@ -52,7 +52,7 @@ async fn serve(
 ) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen()?;
     // Detect wrong usage first, before anything is created.
-    let listener = bind(options.http, options.allow_remote).await?;
+    let listener = bind(options.http, Reach::allowing_remote(options.allow_remote)).await?;
     let components = options.components.as_deref().map(read_components).transpose()?;
     let models: Arc<dyn Models> = match demo {
         Some(_) => Arc::new(demo::DemoModels),

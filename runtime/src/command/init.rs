@@ -70,9 +70,10 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     })?;
     // Load the policy as a later start will, so that a fault is reported immediately.
     check(common, &file)?;
-    let found = match toolchains.names.is_empty() {
-        true => String::new(),
-        false => format!("  commands may read and run the toolchains of {}\n", toolchains.names.join(", ")),
+    let found = if toolchains.names.is_empty() {
+        String::new()
+    } else {
+        format!("  commands may read and run the toolchains of {}\n", toolchains.names.join(", "))
     };
     stream::write_output(&format!(
         "project {name}\n  folder   {}\n  policy   {}\n{found}\nIn this folder, try `portcullis tools`, and `portcullis doctor` for what holds.\n",

@@ -37,9 +37,10 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     if let Some(source) = reach {
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);
-        match as_json {
-            true => json::write_output(&steps)?,
-            false => stream::write_output(&reach_text(&steps))?,
+        if as_json {
+            json::write_output(&steps)?
+        } else {
+            stream::write_output(&reach_text(&steps))?
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -96,10 +97,7 @@ fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Resul
             ("variable", name.as_str(), names.into_iter().any(|known| known.as_str() == name))
         }
     };
-    match is_known {
-        true => Ok(()),
-        false => Err(CliError::NoSource { what, name: name.to_owned() }),
-    }
+    if is_known { Ok(()) } else { Err(CliError::NoSource { what, name: name.to_owned() }) }
 }
 
 /// The tools of a workspace, and the function that decides about their calls.

@@ -17,7 +17,7 @@ use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use portcullis_tools::{
     BootstrapError, PolicyFiles,
-    policy::{DEFAULT_POLICY, KnownTools, PolicyFault, WorkspaceSecurityPolicy},
+    policy::{DEFAULT_POLICY, KnownTools, PolicyFault, SandboxSection, WorkspaceSecurityPolicy},
 };
 
 use super::tools;
@@ -149,7 +149,7 @@ fn summary_head(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String
         add_line("overlay", overlay);
     }
     add_line("digest", policy.digest().as_str());
-    for (tier, is_applied) in policy.sandbox_sections() {
+    for SandboxSection { tier, is_applied } in policy.sandbox_sections() {
         let state = if *is_applied { "applied" } else { "not applied here" };
         add_line(&format!("[sandbox.{tier}]"), state);
     }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_http_server::bind;
+use portcullis_http_server::{Reach, bind};
 use portcullis_mcp::{BearerToken, HttpAccess, MCP_PATH, McpLimits, McpServer, serve_http, serve_stdio};
 use portcullis_tools::approval::ApproveAll;
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
@@ -56,7 +56,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
     let mut signals = Signals::listen()?;
     // Bind first: a wrong address is wrong usage, and nothing has been created yet.
     let listener = match http {
-        Some(address) => Some(bind(address, allow_remote).await?),
+        Some(address) => Some(bind(address, Reach::allowing_remote(allow_remote)).await?),
         None => None,
     };
     let registry = tokio::select! {

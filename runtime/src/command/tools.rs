@@ -34,9 +34,10 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     if let Some(name) = name {
         let tool = registry.get(&name).ok_or(CliError::NoTool { name })?;
-        match format.json {
-            true => json::write_output(&ListedTool::new(&registry, &tool))?,
-            false => stream::write_output(&one::describe(&registry, &tool))?,
+        if format.json {
+            json::write_output(&ListedTool::new(&registry, &tool))?
+        } else {
+            stream::write_output(&one::describe(&registry, &tool))?
         }
     } else if format.json {
         let tools = registry.tools();

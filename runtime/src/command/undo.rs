@@ -99,9 +99,10 @@ fn restore(
                     // Writing to a string cannot fail.
                     let _ = writeln!(reasons, "{}: {}", text::inline(&conflict.path), conflict.reason);
                 }
-                reasons.push_str(match conflicts.iter().any(Conflict::can_be_forced) {
-                    true => "with --force, these paths are restored too where their content was kept\n",
-                    false => "with --force, all other paths are restored\n",
+                reasons.push_str(if conflicts.iter().any(Conflict::can_be_forced) {
+                    "with --force, these paths are restored too where their content was kept\n"
+                } else {
+                    "with --force, all other paths are restored\n"
                 });
             }
             Ok(UndoOutcome::Refused(format!("{}{reasons}", CliError::from(error).report())))
@@ -182,10 +183,7 @@ fn difference_text(difference: &Difference) -> String {
     // Writing to a string cannot fail.
     let _ = match &difference.kind {
         DifferenceKind::Lines(lines) => {
-            let lines = match stream::stdout_is_terminal() {
-                true => text::for_terminal(lines),
-                false => lines.clone(),
-            };
+            let lines = if stream::stdout_is_terminal() { text::for_terminal(lines) } else { lines.clone() };
             write!(out, "--- a{path}\n+++ b{path}{since}\n{lines}")
         }
         DifferenceKind::File => writeln!(out, "other content: {path}{since}"),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_that_changes_something_needs_the_judgement_of_any_path() {
+    fn an_open_with_effects_is_judged_like_any_path() {
         let workspace = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(workspace.path().join("shared/folder")).expect("the folder can be made");
         fs::write(workspace.path().join("shared/folder/file"), "").expect("written");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_neither_waits_for_itself_nor_holds_locks_without_limit() {
+    fn a_call_never_waits_for_itself_and_holds_few_locks() {
         let folder = tempfile::tempdir().expect("a folder");
         with_root(folder.path(), || {
             let mut held = vec![lock(&path("a")).expect("free")];

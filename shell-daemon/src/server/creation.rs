@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn working_directories_are_translated_or_refused_with_their_own_reason() {
+    fn a_working_directory_is_translated_or_refused_with_a_reason() {
         assert_eq!(translated(""), Ok(String::new()));
         assert_eq!(translated("/shared"), Ok("/srv/files".to_owned()));
         assert_eq!(translated("/shared//a/b/"), Ok("/srv/files/a/b".to_owned()));

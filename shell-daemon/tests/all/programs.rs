@@ -187,7 +187,7 @@ fn a_stock_container_has_a_session() {
 }
 
 #[test]
-fn a_stock_container_names_the_parts_that_a_strong_session_lacks() {
+fn in_a_stock_container_the_parts_missing_for_strong_are_named() {
     let Some(fixture) = Fixture::new() else { return };
     let output = in_stock_container(&fixture, "strong");
     let stderr = text(&output.stderr);

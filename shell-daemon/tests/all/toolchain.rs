@@ -79,7 +79,7 @@ fn a_strong_session_runs_the_toolchain_and_writes_nothing_of_it() {
 }
 
 #[test]
-fn a_contained_session_runs_the_toolchain_and_writes_nothing_of_it() {
+fn a_contained_session_runs_but_cannot_write_the_toolchain() {
     if let Some(fixture) = Fixture::new() {
         check(&fixture, &[]);
     }
@@ -148,7 +148,7 @@ fn a_toolchain_that_is_gone_starts_no_session() {
 }
 
 #[test]
-fn files_of_a_strong_session_may_name_its_home_by_the_path_on_the_machine() {
+fn a_strong_session_finds_its_home_by_the_machines_path() {
     let Some(fixture) = Fixture::strong() else { return };
     let folder = home();
     let on_machine = folder.path().display();

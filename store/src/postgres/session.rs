@@ -38,9 +38,10 @@ impl<'a, C: GenericClient + Sync> SqlSession<'a, C> {
 
 /// Refuses texts with NUL, as the server would. Only an id or name to look up can have one here.
 fn check_texts(values: &[Value]) -> Result<(), StoreError> {
-    match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
-        true => Err(StoreError::Nul { field: "an id or a name" }),
-        false => Ok(()),
+    if values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
+        Err(StoreError::Nul { field: "an id or a name" })
+    } else {
+        Ok(())
     }
 }
 

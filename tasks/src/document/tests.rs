@@ -9,7 +9,7 @@ fn parse(text: &str) -> TaskDocument {
 }
 
 #[test]
-fn equal_blocks_have_ordinals_and_text_around_them_changes_no_key() {
+fn equal_blocks_have_ordinals_and_keys_ignore_other_text() {
     let keys = |text: &str| parse(text).calls().map(|block| block.key.clone()).collect::<Vec<_>>();
     let twice = keys(&format!("{CALL}\n{CALL}"));
     assert_eq!(twice[0].block, twice[1].block);
@@ -26,7 +26,7 @@ fn lines_are_counted_from_the_start_of_the_file() {
 }
 
 #[test]
-fn too_many_calls_are_refused_before_any_runs_and_data_does_not_count() {
+fn too_many_calls_are_refused_before_any_of_them_runs() {
     let many = CALL.repeat(10_000);
     let refused = TaskDocument::parse(many);
     assert!(matches!(refused, Err(FileError::TooManyCalls { found: 10_000 })), "{refused:?}");

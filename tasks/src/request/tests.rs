@@ -67,7 +67,7 @@ fn json_of_another_shape_is_not_a_call() {
 }
 
 #[test]
-fn text_that_is_not_json_counts_as_a_broken_call_only_if_it_names_one() {
+fn only_text_that_names_a_call_counts_as_a_broken_call() {
     assert_eq!(refused(r#"{"tool_call": {"name": "a", "parameters": {}}"#), "malformed_json");
     let error = BlockCall::parse("// a comment\n{}").expect_err("no JSON");
     assert!(error.is_other_data());

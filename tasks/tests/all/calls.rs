@@ -39,7 +39,7 @@ const EXAMPLES: &str = r#"# Task
 "#;
 
 #[tokio::test]
-async fn the_examples_of_the_specification_run_in_order_and_the_task_is_done() {
+async fn the_specifications_examples_run_in_order_to_the_end() {
     let world = World::new();
     world.write("01_Inbox/a.md", EXAMPLES);
     let runner = Arc::new(Runner::new(|call| {
@@ -85,7 +85,7 @@ async fn a_failure_is_recorded_and_the_other_calls_run() {
 }
 
 #[tokio::test]
-async fn invalid_blocks_are_skipped_and_only_broken_calls_hold_the_task_up() {
+async fn only_broken_calls_hold_up_a_task() {
     let world = World::new();
     let data = "```json\n{\"a\": 1}\n```\n```json\n// comment\n```\n```js\n{\"tool_call\": 1}\n```\n";
     world.write("01_Inbox/data.md", &format!("{data}{}", call("a", "1")));
@@ -137,7 +137,7 @@ async fn a_corrected_block_runs_and_the_task_is_done() {
 }
 
 #[tokio::test]
-async fn control_characters_are_removed_from_parameters_and_the_file_says_so() {
+async fn removed_control_characters_are_noted_in_the_file() {
     let world = World::new();
     world.write("01_Inbox/a.md", &call("a", "x\u{1b}[31m\u{202e}y"));
     let runner = Arc::new(Runner::echo());

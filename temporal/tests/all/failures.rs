@@ -20,7 +20,7 @@ async fn attempts(world: &World, handle: &crate::world::Handle) -> i32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_fails_is_asked_again_and_the_question_is_stored_once() {
+async fn a_failed_model_is_asked_again_with_one_stored_prompt() {
     let Some(world) = World::new().await else { return };
     let _worker = world.worker();
     let (outcome, handle) = world.drive("fails", &format!("{FAILING}server 2")).await;
@@ -43,7 +43,7 @@ async fn a_failure_that_no_attempt_can_cure_ends_the_run() {
 
 /// The pauses between the attempts are timers of the server, more than a minute in total.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_refuses_too_many_requests_is_left_alone_for_a_while() {
+async fn a_rate_limited_provider_is_left_alone_for_a_while() {
     let Some(server) = Server::start_skipping_time() else { return };
     let world = World::with(server).await.expect("a world");
     let _worker = world.worker();

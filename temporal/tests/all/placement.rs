@@ -21,7 +21,7 @@ async fn a_placed_tool_runs_on_the_workers_of_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_worker_for_its_tool_is_reported_to_the_model() {
+async fn a_model_learns_that_no_worker_has_the_tool() {
     let Some(world) = World::new().await else { return };
     let _models = world.worker_with(QUEUE, &ALL, &["note=readers"]);
     let _readers = world.worker_with("readers", &["look"], &[]);

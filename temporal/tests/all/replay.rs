@@ -82,9 +82,10 @@ async fn histories_of_today_are_replayed_without_a_difference() {
     for (name, is_cancelled) in [("steered", false), ("cancelled", true)] {
         let handle = world.start(name, json!({"prompt": SLOW})).await;
         wait_for(&handle, |status| status.tool.as_deref() == Some("slow")).await;
-        match is_cancelled {
-            true => cancel(&handle).await,
-            false => steer(&handle, json!("Stop that.")).await,
+        if is_cancelled {
+            cancel(&handle).await
+        } else {
+            steer(&handle, json!("Stop that.")).await
         }
         result(&handle).await;
         handles.push((name, handle));

@@ -406,7 +406,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 #[test]
-fn an_agent_repairs_a_failing_test_unasked_and_undo_restores_the_tree() {
+fn an_unasked_repair_of_a_test_can_be_undone() {
     if !Path::new("/usr/bin/python3").exists() {
         println!("skipped: there is no /usr/bin/python3");
         return;

@@ -170,7 +170,7 @@ fn the_states_of_the_document_are_states() {
 }
 
 #[test]
-fn a_folder_that_is_made_beside_the_workspace_is_not_part_of_a_mount() {
+fn a_new_folder_beside_the_workspace_is_in_no_mount() {
     let fixture = Fixture::new();
     let beside = portcullis(&fixture, &["tasks", "run", &fixture.root().display().to_string()]);
     assert!(beside.status.success(), "{}", stderr(&beside));

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_tools_is_refused_with_the_names_that_have_some() {
+    fn an_unknown_capability_is_refused_with_the_known_names() {
         assert_eq!(Capability::available("FileSystem"), Ok(Capability::FileSystem));
         for (name, words) in [
             ("filesystem", "did you mean `FileSystem`?"),

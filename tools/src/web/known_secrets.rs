@@ -74,14 +74,20 @@ fn add(secrets: &mut Vec<KnownSecret>, secret: KnownSecret) {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_egress::SecretValue;
+    use portcullis_egress::{HeaderAffixes, SecretValue};
 
     use super::*;
 
     fn secret(value: &str, host: &str) -> KnownSecret {
         let value = SecretValue::new(value.as_bytes().to_vec()).expect("a value");
         KnownSecret {
-            credential: Credential::new("s", &value, "authorization", ("Bearer ", "")).expect("a credential"),
+            credential: Credential::new(
+                "s",
+                &value,
+                "authorization",
+                HeaderAffixes { prefix: "Bearer ", suffix: "" },
+            )
+            .expect("a credential"),
             hosts: [host.parse().expect("a rule")].into(),
         }
     }

@@ -166,9 +166,10 @@ async fn request(
             Ok(RequestOutcome::Redirect(next_url)) => url = next_url.to_string(),
             Err(StepRequestFailure { error, is_redirect_refused }) => {
                 let is_page_too = followed == 0 && !is_redirect_refused && fails_for_the_page_too(&error);
-                return match is_page_too || error.kind() == ToolErrorKind::Cancelled {
-                    true => Err(error),
-                    false => Ok(Err(RobotsRefusal::Unreadable(error.to_string()))),
+                return if is_page_too || error.kind() == ToolErrorKind::Cancelled {
+                    Err(error)
+                } else {
+                    Ok(Err(RobotsRefusal::Unreadable(error.to_string())))
                 };
             }
         }

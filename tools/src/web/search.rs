@@ -70,9 +70,12 @@ impl WebSearchBackend {
             if let Some(error) = refused_by_status("the provider", &response, &provider_text) {
                 return Err(error);
             }
-            let mut output = outcome.map_err(|error| match is_reported_by_guest(&error) {
-                true => error.with_code(ToolErrorCode::AnswerUnexpected),
-                false => error,
+            let mut output = outcome.map_err(|error| {
+                if is_reported_by_guest(&error) {
+                    error.with_code(ToolErrorCode::AnswerUnexpected)
+                } else {
+                    error
+                }
             })?;
             add_source(&mut output, &response);
             if let Value::Object(details) = &mut output.details {

@@ -13,7 +13,7 @@ use portcullis_confine::{
     SingleThreaded, take_variable,
     trusted::{self, GroupReaders, TrustError},
 };
-use portcullis_egress::{Credential, InvalidCredential, InvalidSecret, SecretValue};
+use portcullis_egress::{Credential, HeaderAffixes, InvalidCredential, InvalidSecret, SecretValue};
 use portcullis_policy::{
     HostRule, SecretHeader, SecretName, SecretRule, SecretSource, WorkspaceSecurityPolicy,
 };
@@ -145,7 +145,7 @@ impl SecretLocation {
             self.name.as_str(),
             &value,
             header.name(),
-            (header.value_prefix(), header.value_suffix()),
+            HeaderAffixes { prefix: header.value_prefix(), suffix: header.value_suffix() },
         )?)
     }
 
@@ -282,7 +282,7 @@ mod tests {
             "trailer",
         ] {
             let by_policy = name.parse::<SecretHeader>().is_ok();
-            let by_client = Credential::new("s", &value, name, ("", "")).is_ok();
+            let by_client = Credential::new("s", &value, name, HeaderAffixes::default()).is_ok();
             assert!(by_client || !by_policy, "{name}");
         }
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_that_shares_more_than_half_of_its_letters_is_near() {
+    fn a_near_name_shares_more_than_half_of_its_letters() {
         #[track_caller]
         fn check(name: &str, expected: Option<&str>) {
             assert_eq!(nearest_name(name, ["name", "label", "timeout", "R"]), expected, "{name}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_similar_name_comes_first_and_equal_ones_keep_their_order() {
+    fn the_most_similar_name_comes_first_in_a_stable_order() {
         let known = ["file_write", "file_lead", "file_read", "file_bead", "shell_exec"];
         let near_names = near(known, |known| similarity("file_read", known));
         assert_eq!(near_names, ["file_read", "file_lead", "file_bead", "file_write"]);

@@ -68,9 +68,8 @@ pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String
         let line = framed::shorten_spaces(&inline(&line.replace('\t', TAB)));
         let pieces = framed::fold(&line, max_columns);
         let is_folded = pieces.len() > 1;
-        output.extend(pieces.into_iter().map(|piece| match is_folded {
-            true => with_margin(&framed::mark_end_spaces(piece)),
-            false => with_margin(piece),
+        output.extend(pieces.into_iter().map(|piece| {
+            if is_folded { with_margin(&framed::mark_end_spaces(piece)) } else { with_margin(piece) }
         }));
     }
     output

@@ -91,7 +91,7 @@ async fn the_404_of_another_server_says_nothing_about_the_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_token_does_not_bring_it_into_errors() {
+async fn a_token_that_the_server_repeats_is_in_no_error() {
     for response in [
         refusal(401, TOKEN, &format!("Bearer {TOKEN} is unknown")),
         (StatusCode::BAD_GATEWAY, format!("authorization: Bearer {TOKEN}")).into_response(),
@@ -295,7 +295,7 @@ async fn a_server_without_tls_gets_no_request_of_an_address_with_tls() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_the_machine_does_not_trust_ends_the_connection() {
+async fn an_untrusted_certificate_ends_the_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
     let address = format!("http://localhost:{}", listener.local_addr().expect("an address").port());
     let Some(gateway) = with_tls(&address) else { return };

@@ -175,7 +175,7 @@ async fn a_result_is_submitted_again_without_another_call_of_the_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_not_taken_for_minutes_is_given_up_until_the_next_list() {
+async fn an_undelivered_result_is_kept_for_the_next_list() {
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
     let refusals = (0..submit::MAX_ATTEMPTS).map(|_| Some(refusal(503, "unavailable", "try again")));
@@ -204,7 +204,7 @@ async fn a_call_that_another_program_has_answered_is_done() {
 }
 
 #[tokio::test]
-async fn a_result_that_the_gateway_does_not_take_is_replaced_by_the_reason() {
+async fn a_refused_result_is_replaced_by_the_reason() {
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "large", &Value::Null)];
     let worker =

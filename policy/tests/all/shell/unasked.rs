@@ -23,7 +23,7 @@ fn approval(policy: &WorkspaceSecurityPolicy, command: &str) -> Approval {
 }
 
 #[test]
-fn a_covered_command_needs_no_approval_and_the_grant_names_the_rules() {
+fn a_grant_names_the_rules_that_replace_an_approval() {
     let policy = load(&format!("{BASE}\n{UNASKED}"));
     let covered = grant(&policy, "git status && ls -l", &RunContext::default());
     assert_eq!(covered.approval, Approval::Allow);

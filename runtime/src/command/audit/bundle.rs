@@ -97,9 +97,10 @@ pub(super) fn verify_bundle(path: &Path, options: &VerifyOptions) -> Result<Exit
     let bundle_error = |source| CliError::Bundle { path: path.to_owned(), source };
     let file = File::open(path).map_err(|source| bundle_error(BundleError::File(source)))?;
     let report = check_bundle(BufReader::new(file), key.as_ref(), &anchors).map_err(bundle_error)?;
-    match options.json {
-        true => json::write_output(&BundleJson::from(&report))?,
-        false => stream::write_output(&report_text(&report, key.is_some()))?,
+    if options.json {
+        json::write_output(&BundleJson::from(&report))?
+    } else {
+        stream::write_output(&report_text(&report, key.is_some()))?
     }
     Ok(if report.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_is_met_by_any_of_its_values_and_all_filters_count() {
+    fn a_row_matches_any_value_of_every_filter() {
         let fields = r#""agent":"a","tool":"file_read","run_id":"r","decision":"deny","code":"timeout","labels":["vault"]"#;
         let of = |agent: &[&str], tool: &[&str]| FilterOptions {
             agent: agent.iter().map(|&agent| agent.to_owned()).collect(),

@@ -28,9 +28,10 @@ pub(crate) fn replay(common: &CommonOptions, options: ReplayOptions) -> Result<E
     let policy = crate::setup::policy_files(&envelope)?.load(envelope.sandbox_tier)?;
     let report =
         replay_log(&path(common)?, &policy, envelope.sandbox_tier, &RowFilter::new(options.filter)?)?;
-    match options.json {
-        true => json::write_output(&report)?,
-        false => stream::write_output(&replay_text(&report))?,
+    if options.json {
+        json::write_output(&report)?
+    } else {
+        stream::write_output(&replay_text(&report))?
     }
     Ok(if report.is_wider() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -95,9 +95,12 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
 }
 
 fn verified(log: &Path, request: &VerifyRequest) -> Result<VerifyReport, CliError> {
-    audit::verify_against(log, request).map_err(|source| match source.is_missing() {
-        true => CliError::NoAuditLog { path: log.to_owned() },
-        false => CliError::Audit { source },
+    audit::verify_against(log, request).map_err(|source| {
+        if source.is_missing() {
+            CliError::NoAuditLog { path: log.to_owned() }
+        } else {
+            CliError::Audit { source }
+        }
     })
 }
 

@@ -55,9 +55,10 @@ pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<
             CliError::Audit { source }
         }
     })?;
-    match options.json {
-        true => json::write_output(&VerificationJson::from(&report))?,
-        false => stream::write_output(&verification_text(&report))?,
+    if options.json {
+        json::write_output(&VerificationJson::from(&report))?
+    } else {
+        stream::write_output(&verification_text(&report))?
     }
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -80,9 +81,10 @@ pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
 /// Reads the checkpoints from a file, or from standard input for `-`.
 pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliError> {
     let failed = |error| CliError::AnchorFile { path: source.to_owned(), source: error };
-    let bytes = match source.as_os_str() == "-" {
-        true => bounded::read_bytes(io::stdin().lock(), MAX_ANCHOR_BYTES),
-        false => File::open(source).and_then(|file| bounded::read_bytes(file, MAX_ANCHOR_BYTES)),
+    let bytes = if source.as_os_str() == "-" {
+        bounded::read_bytes(io::stdin().lock(), MAX_ANCHOR_BYTES)
+    } else {
+        File::open(source).and_then(|file| bounded::read_bytes(file, MAX_ANCHOR_BYTES))
     };
     // A journal can contain any bytes around the lines.
     let bytes = bytes.map_err(failed)?;

@@ -49,9 +49,12 @@ fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> 
         (Some(_), false) => writeln!(out, "\nchanged since it was approved"),
     };
     for change in changes {
-        let [before, now] = [&change.before, &change.now].map(|property| match has_several_lines(property) {
-            true => format!("\n{}", split_into_lines(property, "      | ").trim_end()),
-            false => text::inline(property),
+        let [before, now] = [&change.before, &change.now].map(|property| {
+            if has_several_lines(property) {
+                format!("\n{}", split_into_lines(property, "      | ").trim_end())
+            } else {
+                text::inline(property)
+            }
         });
         let _ = writeln!(out, "  {}\n    was {before}\n    is  {now}", text::inline(&change.what));
     }

@@ -36,19 +36,17 @@ struct DiffJson<'a> {
 pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<ExitCode, CliError> {
     let (old, new) = (load(common, &options.old)?, load(common, &options.new)?);
     let diff = PolicyDiff::between(&old, &new, &[]);
-    let replay = match options.log {
-        true => {
-            let log = audit::log_path(&setup::envelope(common)?.state);
-            Some(replay_log(&log, &new, common.sandbox_tier, &RowFilter::default())?)
-        }
-        false => None,
+    let replay = if options.log {
+        let log = audit::log_path(&setup::envelope(common)?.state);
+        Some(replay_log(&log, &new, common.sandbox_tier, &RowFilter::default())?)
+    } else {
+        None
     };
-    match options.json {
-        true => json::write_output(&DiffJson { diff: &diff, replay: replay.as_ref() })?,
-        false => {
-            let replay_part = replay.as_ref().map(replay_text).unwrap_or_default();
-            stream::write_output(&format!("{}{replay_part}", diff_text(&diff)))?;
-        }
+    if options.json {
+        json::write_output(&DiffJson { diff: &diff, replay: replay.as_ref() })?
+    } else {
+        let replay_part = replay.as_ref().map(replay_text).unwrap_or_default();
+        stream::write_output(&format!("{}{replay_part}", diff_text(&diff)))?;
     }
     let is_wider = diff.is_wider() || replay.is_some_and(|replay| replay.is_wider());
     Ok(if is_wider { ExitCode::FAILURE } else { ExitCode::SUCCESS })

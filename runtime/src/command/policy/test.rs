@@ -46,9 +46,10 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let provenance = PolicyProvenance::read(&files.options(envelope.sandbox_tier));
     let explainer = Explainer::by_names(policy, provenance);
     let report = texts.decide(&explainer, &known, &tools).map_err(BootstrapError::ExpectationsFile)?;
-    match as_json {
-        true => json::write_output(&report)?,
-        false => stream::write_output(&render(&report, coverage))?,
+    if as_json {
+        json::write_output(&report)?
+    } else {
+        stream::write_output(&render(&report, coverage))?
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -81,11 +81,13 @@ fn hinted(mut result: ToolResult) -> ToolResult {
         name if Operation::needs_notify(name) => "[notify]",
         _ => return result,
     };
-    result.outcome =
-        result.outcome.map_error(|error| match error.code() == ToolErrorCode::UnknownTool.as_str() {
-            true => error.with_hint(format!("the tool exists if the policy has `{section}`")),
-            false => error,
-        });
+    result.outcome = result.outcome.map_error(|error| {
+        if error.code() == ToolErrorCode::UnknownTool.as_str() {
+            error.with_hint(format!("the tool exists if the policy has `{section}`"))
+        } else {
+            error
+        }
+    });
     result
 }
 

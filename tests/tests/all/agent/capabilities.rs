@@ -64,7 +64,7 @@ fn an_agent_has_only_the_tools_of_its_capabilities() {
 }
 
 #[test]
-fn the_operators_file_gives_capabilities_and_options_replace_them() {
+fn options_replace_the_capabilities_of_the_operators_file() {
     let fixture = Fixture::new();
     let config = fixture.root().join("config");
     fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
@@ -88,7 +88,7 @@ fn the_operators_file_gives_capabilities_and_options_replace_them() {
 }
 
 #[test]
-fn a_capability_that_is_unknown_has_no_tools_or_is_denied_is_refused() {
+fn unknown_empty_and_denied_capabilities_are_refused() {
     let fixture = Fixture::new();
     let model = Model::answering(Vec::new());
     for (name, words) in [

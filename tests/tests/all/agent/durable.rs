@@ -117,7 +117,7 @@ fn a_killed_run_is_approved_elsewhere_and_goes_on() {
 }
 
 #[test]
-fn a_begun_call_is_reported_as_unknown_and_a_finished_one_is_not_rerun() {
+fn a_begun_call_is_unknown_and_a_finished_one_runs_once() {
     let fixture = Fixture::new().with_policy("[tools.shell_exec]\napproval = \"allow\"\n");
     let seconds = format!("605.{}", std::process::id());
     let sleep = format!(r#"{{"command": "sleep {seconds}"}}"#);

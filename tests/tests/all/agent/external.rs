@@ -75,7 +75,7 @@ fn a_result_that_comes_in_time_is_the_result_of_the_call() {
 }
 
 #[test]
-fn an_asynchronous_call_is_pending_and_its_result_is_a_later_message() {
+fn the_result_of_a_pending_call_is_a_later_message() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"isAsync": true}));
     let model = Model::answering(vec![

@@ -147,9 +147,10 @@ async fn default_tools_and_a_runtime_combine_in_either_order() {
         let fixture = Fixture::new();
         let builder = fixture.builder().await.expect("bootstraps");
         let agent = Agent::new(Model);
-        let mut agent = match runtime_first {
-            true => agent.with_runtime(builder).with_tools(default_tools()),
-            false => agent.with_tools(default_tools()).with_runtime(builder),
+        let mut agent = if runtime_first {
+            agent.with_runtime(builder).with_tools(default_tools())
+        } else {
+            agent.with_tools(default_tools()).with_runtime(builder)
         };
         let registry = agent.registry().expect("registers");
         for tool in ["echo", "file_read", "file_write", "file_edit", "file_list", "file_search"] {

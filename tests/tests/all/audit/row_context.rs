@@ -28,7 +28,7 @@ fn end_of(fixture: &Fixture, tool: &str) -> Row {
 }
 
 #[tokio::test]
-async fn a_process_says_what_it_is_before_its_first_row_and_that_it_stops_after_its_last() {
+async fn all_rows_lie_between_the_start_and_stop_of_their_process() {
     let fixture = Fixture::new();
     let registry = fixture.registry().await;
     assert!(fixture.all_rows().is_empty(), "a process that calls nothing records nothing");

@@ -102,7 +102,7 @@ fn checkpoints_go_where_the_policy_says_and_prove_the_log() {
 }
 
 #[test]
-fn a_server_writes_checkpoints_to_standard_error_by_default_and_a_call_does_not() {
+fn only_a_server_prints_checkpoints_by_default() {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a\n");
     assert_eq!(text(&call(&fixture).stderr), "");
@@ -212,7 +212,7 @@ fn a_start_refuses_a_log_that_lost_rows_and_says_how_to_go_on() {
 }
 
 #[test]
-fn sealing_by_hand_moves_the_rows_and_every_reader_still_sees_them() {
+fn every_reader_sees_rows_that_were_sealed_by_hand() {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a\n");
     assert_exit(&run(&fixture, &["audit", "seal"]), 1);

@@ -149,7 +149,7 @@ fn verify(fixture: &Fixture, witness: &Witness) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_witness_signs_what_continues_the_log_and_verify_requires_it() {
+fn verify_requires_the_signature_of_a_witness() {
     let witness = Witness::start();
     let fixture = witness.fixture();
     call(&fixture);

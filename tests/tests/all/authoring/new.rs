@@ -45,7 +45,7 @@ fn without_an_sdk_above_it_says_what_to_pass() {
 }
 
 #[test]
-fn a_crate_in_a_checkout_is_independent_with_a_relative_sdk_path() {
+fn a_new_crate_in_a_checkout_has_a_relative_sdk_path() {
     let author = Author::new();
     // A workspace that does not list the crate; the checkout's workspace does not list it either.
     fs::write(author.path("Cargo.toml"), "[workspace]\nmembers = []\nresolver = \"3\"\n").expect("written");

@@ -39,9 +39,10 @@ impl Provider for Obedient {
         };
         let mut pieces: Vec<Delta> =
             (0..).zip(&calls).map(|(index, call)| piece(turn, index, call)).collect();
-        match calls.is_empty() {
-            true => pieces.extend([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]),
-            false => pieces.push(Delta::End(StopReason::ToolCalls)),
+        if calls.is_empty() {
+            pieces.extend([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)])
+        } else {
+            pieces.push(Delta::End(StopReason::ToolCalls))
         }
         Ok(Box::pin(stream::iter(pieces.into_iter().map(Ok))))
     }

@@ -99,7 +99,7 @@ async fn a_wait_for_a_lock_ends_with_the_time_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_holds_a_lock_neither_waits_for_it_nor_takes_locks_without_limit() {
+async fn a_call_never_waits_for_its_own_lock_and_takes_few() {
     let trial = trial("60s").await;
     let again = call(&trial.registry, json!({"path": COUNT, "then": "again"})).await;
     let message = again.assert_refused(ToolErrorKind::Failed, "failed");

@@ -125,7 +125,7 @@ fn invalid_objects_are_error_results_with_one_row_each() {
 }
 
 #[test]
-fn arguments_that_are_not_an_object_make_no_call_and_end_no_session() {
+fn arguments_other_than_objects_make_no_call() {
     let fixture = fixture_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = native_registry(&fixture, |builder| builder.tool(spy));

@@ -445,7 +445,7 @@ async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_does_not_say_how_to_repair_arguments_repairs_none() {
+async fn a_hook_without_a_repair_repairs_no_arguments() {
     let (took, result) = call_behind_silent_hooks("{}", &caller()).await;
     assert_refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
     assert_eq!(took, 20, "ten seconds each");

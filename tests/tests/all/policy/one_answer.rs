@@ -190,9 +190,10 @@ fn drawn_operator(draw: &mut Draw, port: u16, has_shell: bool) -> String {
     let plain = ["shared", "tmp", "tmp2"];
     text += "[profiles.Reader]\n";
     let readable = ["read", "read", "read", "read", "read", ""];
-    text += &match draw.once_in(2) {
-        true => drawn_mounts(draw, &["shared", "tmp", "tmp2", "vault"], &readable),
-        false => drawn_mounts(draw, &plain, &["read", "read", "read", "write", "write", ""]),
+    text += &if draw.once_in(2) {
+        drawn_mounts(draw, &["shared", "tmp", "tmp2", "vault"], &readable)
+    } else {
+        drawn_mounts(draw, &plain, &["read", "read", "read", "write", "write", ""])
     };
     text += "[profiles.Writer]\n";
     text += &drawn_mounts(draw, &plain, &["write", "write", "write", "write", "write", "write", "read", ""]);
@@ -211,10 +212,7 @@ fn drawn_operator(draw: &mut Draw, port: u16, has_shell: bool) -> String {
     let private = [String::new(), allowed.clone(), allowed];
     text += &format!("[egress]\nrobots = \"ignore\"\nallow_private = [{}]\n", draw.of(&private));
     for (tool, profile) in [("file_read", "Reader"), ("file_write", "Writer")] {
-        let approval = match draw.once_in(16) {
-            true => "deny",
-            false => draw.of(&["allow", "allow", "allow", "ask"]),
-        };
+        let approval = if draw.once_in(16) { "deny" } else { draw.of(&["allow", "allow", "allow", "ask"]) };
         text += &format!("[tools.{tool}]\nprofile = \"{profile}\"\napproval = \"{approval}\"\n");
         if approval == "ask" && draw.once_in(2) {
             text += "unasked = { path = [\"dir/**\", \"/tmp/*.txt\", \"fine\"] }\n";
@@ -288,15 +286,15 @@ struct Drawn {
 
 fn drawn_call(draw: &mut Draw, number: usize, port: u16, has_shell: bool) -> Drawn {
     let token = format!("token-{number}-end");
-    let before = match draw.once_in(4) {
-        true => vec![draw.of(&["/shared/a.txt", "/tmp/t.txt", "/tmp2/a.txt", "/vault/key"])],
-        false => Vec::new(),
+    let before = if draw.once_in(4) {
+        vec![draw.of(&["/shared/a.txt", "/tmp/t.txt", "/tmp2/a.txt", "/vault/key"])]
+    } else {
+        Vec::new()
     };
-    let tools: &[&str] = match has_shell {
-        true => &["shell_exec", "shell_exec", "file_read", "file_write", "web_fetch"],
-        false => {
-            &["file_read", "file_read", "file_read", "file_write", "file_write", "file_write", "web_fetch"]
-        }
+    let tools: &[&str] = if has_shell {
+        &["shell_exec", "shell_exec", "file_read", "file_write", "web_fetch"]
+    } else {
+        &["file_read", "file_read", "file_read", "file_write", "file_write", "file_write", "web_fetch"]
     };
     let tool = draw.of(tools);
     let subject = match tool {

@@ -78,7 +78,7 @@ fn git_folders_of_any_form_are_protected() {
 }
 
 #[test]
-fn names_with_line_ends_and_escapes_are_shown_harmlessly_and_undone() {
+fn names_with_line_ends_and_escapes_are_escaped_and_undone() {
     let home = Home::with_project();
     let names = ["two\nlines", "esc\u{1b}[2J", "right\u{202e}left", "--option", " blank "];
     for name in names {

@@ -218,7 +218,7 @@ async fn both_forms_of_an_answer_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_with_hidden_texts_are_left_out_and_destructive_ones_are_privileged() {
+async fn hidden_texts_drop_a_tool_and_destruction_is_privileged() {
     let fake = fake(Box::new(customers), as_one_message);
     let fixture = granting(fake.port(), &["remote", "wipe"]);
     let server = remote(fake.port());
@@ -234,7 +234,7 @@ async fn tools_with_hidden_texts_are_left_out_and_destructive_ones_are_privilege
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_asks_unless_its_entry_says_otherwise_and_nothing_is_requested_without_one() {
+async fn a_remote_tool_needs_an_entry_and_asks_by_default() {
     let fake = fake(Box::new(customers), as_one_message);
     let fixture = granting(fake.port(), &["remote", "find"]);
     let server = remote(fake.port());
@@ -334,7 +334,7 @@ async fn empty_pages_without_end_are_not_all_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_answer_is_waited_for_within_the_time_limit() {
+async fn a_silent_mcp_server_is_awaited_until_the_time_limit() {
     let silent = Server::start_with_bodies(|_, _| server::no_reply());
     let fixture = granting_with(silent.port(), &["remote"], "timeout = \"300ms\"\n");
     let server = remote(silent.port());

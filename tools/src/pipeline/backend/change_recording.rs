@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_is_the_last_owner_of_its_recorder_when_the_worker_has_its_answer() {
+    fn the_call_owns_its_recorder_alone_after_the_answer() {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = Arc::new(File::open(folder.path()).expect("opens").into());
         let descriptor =

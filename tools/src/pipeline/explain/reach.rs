@@ -315,9 +315,10 @@ impl Explainer {
     }
 
     fn grants_by_tool<'a>(&self, tool: &'a ExplainedTool) -> Vec<(&'a ToolDescriptor, ToolGrants)> {
-        match tool.steps.is_empty() {
-            true => vec![(&tool.descriptor, self.grants(tool, None))],
-            false => tool.steps.iter().map(|step| (step, self.grants(tool, Some(step)))).collect(),
+        if tool.steps.is_empty() {
+            vec![(&tool.descriptor, self.grants(tool, None))]
+        } else {
+            tool.steps.iter().map(|step| (step, self.grants(tool, Some(step)))).collect()
         }
     }
 }

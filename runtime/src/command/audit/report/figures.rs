@@ -137,9 +137,10 @@ impl Traffic {
     }
 
     fn add(&mut self, connection: &RecordedConnection, time: Timestamp) {
-        match USUAL_ENDS.contains(&&*connection.end) {
-            true => self.connections = self.connections.saturating_add(connection.count),
-            false => self.refused = self.refused.saturating_add(connection.count),
+        if USUAL_ENDS.contains(&&*connection.end) {
+            self.connections = self.connections.saturating_add(connection.count)
+        } else {
+            self.refused = self.refused.saturating_add(connection.count)
         }
         self.sent = self.sent.saturating_add(connection.sent);
         self.received = self.received.saturating_add(connection.received);

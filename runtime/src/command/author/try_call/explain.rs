@@ -56,11 +56,10 @@ impl RefusalDetails {
                     .ok()
                     .map(|assignment| registry.policy().approval_rule(tool.descriptor(), &assignment));
                 let subject_values = row.subjects.iter().map(|subject| subject.value.as_ref());
-                match concerns_approval(*code) {
-                    true => (rule, Some(tool.decl().name.clone())),
-                    false => {
-                        (row.rule.as_deref().map(str::to_owned), subject_values.map(str::to_owned).next())
-                    }
+                if concerns_approval(*code) {
+                    (rule, Some(tool.decl().name.clone()))
+                } else {
+                    (row.rule.as_deref().map(str::to_owned), subject_values.map(str::to_owned).next())
                 }
             }
         };

@@ -96,9 +96,10 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the folder can be made");
     for entry in fs::read_dir(from).expect("a folder").flatten() {
         let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).expect("copied")),
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            drop(fs::copy(entry.path(), target).expect("copied"))
         }
     }
 }

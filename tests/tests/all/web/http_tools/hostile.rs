@@ -101,7 +101,7 @@ async fn responses_are_bounded_and_never_shown_as_they_are_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_ends_the_call_at_its_time_limit() {
+async fn a_silent_server_ends_the_call_at_its_time_limit() {
     let server = Server::start(|_| server::no_reply());
     let started = Instant::now();
     let answer = get(&server, "/", &json!({"timeout": 300, "isAsync": true})).await;
@@ -110,7 +110,7 @@ async fn a_server_that_does_not_answer_ends_the_call_at_its_time_limit() {
 }
 
 #[test]
-fn a_file_with_an_address_or_header_that_is_never_sent_is_refused_at_the_start() {
+fn an_address_or_header_never_sent_is_refused_at_the_start() {
     let server = Server::start(|_| server::json("1"));
     for (execution, words) in [
         (json!({"url": "https://user:word@a.example/"}), "execution.url: the URL has a user name"),

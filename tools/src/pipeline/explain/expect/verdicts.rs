@@ -52,9 +52,10 @@ impl<'a> VerdictChecker<'a> {
     ) -> ExpectationResult {
         let tools = self.chosen(&expected.tools);
         let mut cases = 0;
-        let counterexample = match tools.is_empty() && expected.verdict != Approval::Deny {
-            true => Some(Counterexample::Problem { message: "no such tool is here".to_owned() }),
-            false => self.counterexample(expected, &tools, &mut cases, mentions),
+        let counterexample = if tools.is_empty() && expected.verdict != Approval::Deny {
+            Some(Counterexample::Problem { message: "no such tool is here".to_owned() })
+        } else {
+            self.counterexample(expected, &tools, &mut cases, mentions)
         };
         ExpectationResult {
             kind: ExpectationKind::Expect,

@@ -192,8 +192,9 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
 }
 
 fn answer(answer: &str) -> Markup {
-    match answer.starts_with("approved") {
-        true => html! { span.tag.ok { "✓ " (Untrusted(answer)) } },
-        false => html! { span.tag.bad { "✗ " (Untrusted(answer)) } },
+    if answer.starts_with("approved") {
+        html! { span.tag.ok { "✓ " (Untrusted(answer)) } }
+    } else {
+        html! { span.tag.bad { "✗ " (Untrusted(answer)) } }
     }
 }
