@@ -62,9 +62,9 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     writeln!(out, "\n[mounts]")?;
     for (name, folder) in &policy.mounts {
         if policy.with_undo.contains(name) {
-            writeln!(out, "{name} = {{ path = {}, undo = true }}", quote(folder))?
+            writeln!(out, "{name} = {{ path = {}, undo = true }}", quote(folder))?;
         } else {
-            writeln!(out, "{name} = {}", quote(folder))?
+            writeln!(out, "{name} = {}", quote(folder))?;
         }
     }
     for (name, mounts) in &policy.profiles {

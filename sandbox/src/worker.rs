@@ -183,9 +183,9 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         // The worker becomes idle before the answer is sent, so that it is available for the caller's next
         // call.
         if is_reusable {
-            permit.leave_idle(job_sender)
+            permit.leave_idle(job_sender);
         } else {
-            drop(permit)
+            drop(permit);
         }
         // A call that was written off no longer has a receiver, so a failed send is ignored.
         let _ = reply.send(report);

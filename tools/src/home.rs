@@ -86,9 +86,9 @@ impl NonDefaultHome {
                 .starts_with(|character: char| character.is_ascii_alphanumeric() || "_-".contains(character));
             renamed.push_str(before);
             if is_whole {
-                renamed.push_str(&format!("/{}", self.0))
+                renamed.push_str(&format!("/{}", self.0));
             } else {
-                renamed.push_str(&shared)
+                renamed.push_str(&shared);
             }
             rest = after;
         }

@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `tool.rs` | the registration of [`BashTool`], and one call of it |
+//! | `declaration.rs` | the declaration of [`BashTool`] for models |
 //! | `backend.rs` | where commands run: in a sidecar's sessions, on the host, or nowhere |
 //! | `sidecar.rs` | a connection, and its sessions |
 //! | `connect.rs` | how a sidecar is reached or started |
@@ -16,6 +17,7 @@
 
 mod backend;
 mod connect;
+mod declaration;
 mod failure;
 mod networked;
 mod outcome;

@@ -372,9 +372,9 @@ fn only_the_http_client_connects_to_other_machines() {
                 continue;
             }
             if MAY_CONNECT.iter().any(|begin| path.starts_with(begin)) {
-                allowed += 1
+                allowed += 1;
             } else {
-                offenders.push(format!("{path}:{number}: {code}"))
+                offenders.push(format!("{path}:{number}: {code}"));
             }
         }
     }

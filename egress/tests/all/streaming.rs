@@ -463,9 +463,9 @@ async fn a_body_that_was_read_to_its_end_leaves_its_connection() {
 async fn a_thread_passes_on_a_bounded_number_of_responses() {
     let server = Server::start(|head, stream| {
         if head.starts_with("GET /whole ") {
-            send(stream, ok("whole").as_bytes())
+            send(stream, ok("whole").as_bytes());
         } else {
-            send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n")
+            send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n");
         }
         wait_until_closed(stream);
     });

@@ -185,9 +185,9 @@ fn follow(
     for (pattern, length) in begun.iter().copied().chain(starts) {
         if patterns[pattern].get(length) == Some(part) {
             if length + 1 == patterns[pattern].len() {
-                is_complete = true
+                is_complete = true;
             } else {
-                drop(next.insert((pattern, length + 1), ()))
+                next.insert((pattern, length + 1), ());
             }
         }
     }

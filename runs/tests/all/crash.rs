@@ -59,9 +59,9 @@ pub(crate) async fn check(world: &World, point: &str) {
     for (call, text) in [("call-0-2", "c"), ("call-1-0", "d"), ("call-1-1", "e")] {
         let count = notes.iter().filter(|note| **note == format!("note {{\"text\":\"{text}\"}}")).count();
         if results[call] {
-            assert!(count <= 1, "{point}: {call}: {notes:?}")
+            assert!(count <= 1, "{point}: {call}: {notes:?}");
         } else {
-            assert_eq!(count, 1, "{point}: {call} has a result: {notes:?} {messages:?}")
+            assert_eq!(count, 1, "{point}: {call} has a result: {notes:?} {messages:?}");
         }
     }
     assert!(!results["call-0-0"] && !results["call-0-1"], "{point}: a call that only reads runs again");

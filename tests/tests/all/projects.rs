@@ -254,7 +254,7 @@ fn a_further_mount_is_as_writable_as_the_home_or_less() {
         (format!("states={}", home.path("states").display()), "only the outer folder"),
         ("gone=/gone".to_owned(), "must be an existing folder"),
         ("gone=../gone".to_owned(), "must be an existing folder"),
-        ("proc=/proc".to_owned(), "file system of the kernel"),
+        ("proc=/proc".to_owned(), "kernel file system"),
         (format!("tmp={}", home.path("data").display()), "the policy has a mount of this name"),
     ] {
         let refusal = home.refusal("code", &["--mount", &mount, "call", "file_list"], 2);

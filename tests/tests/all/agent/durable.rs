@@ -298,6 +298,9 @@ fn the_commands_of_the_document_submit_a_result() {
         text("It is booked."),
     ]);
     let shown = run_commands(&fixture, &model, "", block(section, "sh"));
-    assert!(shown.contains("submitted: ") && shown.ends_with("completed\n"), "{shown}");
+    assert!(
+        shown.contains("submitted the result of confirm_action") && shown.ends_with("completed\n"),
+        "{shown}"
+    );
     assert_eq!(results(&model.requests()[1]), [r#"{"confirmed":true}"#]);
 }

@@ -62,7 +62,7 @@ fn a_result_that_comes_in_time_is_the_result_of_the_call() {
     assert_eq!((call["tool"].as_str(), call["status"].as_str()), (Some("confirm_action"), Some("waiting")));
     assert_eq!(call["arguments"]["message"], "Confirm booking?");
     let submitted = answered(&submit(&fixture, &call, r#"{"confirmed": true}"#));
-    assert!(submitted.contains("waits"), "{submitted}");
+    assert!(submitted.contains("is waiting for it"), "{submitted}");
     let watched = answered(&portcullis(&fixture, &["runs", "watch", id.trim()]));
     assert!(watched.ends_with("completed\n"), "{watched}");
     let requests = model.requests();

@@ -116,7 +116,7 @@ fn a_program_without_export_tools_is_reported() {
     // This crate builds, and exports nothing.
     fs::write(author.path("crate/src/main.rs"), format!("{program}fn main() {{}}\n")).expect("written");
     let (_, stderr_text) = author.run_expecting(1, &["tool", "build", "--dir", "crate"]);
-    assert!(stderr_text.contains("ends with `export_tools!`"), "{stderr_text}");
+    assert!(stderr_text.contains("must end with `export_tools!`"), "{stderr_text}");
 }
 
 #[test]
