@@ -182,7 +182,7 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
         });
         add(format!("approval {approval}{by}"));
     }
-    add(if agrees {
+    add(if *agrees {
         format!("the row agrees: {verdict}")
     } else {
         format!(
