@@ -37,9 +37,9 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     if let Some(row) = row {
         let recorded = explain_row(&envelope, row)?;
         if as_json {
-            json::write_output(&recorded)?
+            json::write_output(&recorded)?;
         } else {
-            stream::write_output(&shown_recorded(&recorded))?
+            stream::write_output(&shown_recorded(&recorded))?;
         }
         return Ok(exit_code(recorded.explanation.verdict));
     }
@@ -54,9 +54,9 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         let tools = all_tools_of(&runtime, &envelope, &files, explainer.policy())?;
         let explanations = explainer.explain_all(&tools, &request);
         if as_json {
-            json::write_output(&explanations)?
+            json::write_output(&explanations)?;
         } else {
-            stream::write_output(&listing(&explanations))?
+            stream::write_output(&listing(&explanations))?;
         }
         let is_reached = explanations.iter().any(|explanation| explanation.verdict != Approval::Deny);
         return Ok(if is_reached { ExitCode::SUCCESS } else { denied() });
@@ -76,9 +76,9 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     let explanation =
         explainer.explain(&explained, &request).map_err(|source| CliError::Explain { source })?;
     if as_json {
-        json::write_output(&explanation)?
+        json::write_output(&explanation)?;
     } else {
-        stream::write_output(&render(&explanation))?
+        stream::write_output(&render(&explanation))?;
     }
     Ok(exit_code(explanation.verdict))
 }

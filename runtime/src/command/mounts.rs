@@ -38,9 +38,9 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);
         if as_json {
-            json::write_output(&steps)?
+            json::write_output(&steps)?;
         } else {
-            stream::write_output(&reach_text(&steps))?
+            stream::write_output(&reach_text(&steps))?;
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -35,9 +35,9 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     if let Some(name) = name {
         let tool = registry.get(&name).ok_or(CliError::NoTool { name })?;
         if format.json {
-            json::write_output(&ListedTool::new(&registry, &tool))?
+            json::write_output(&ListedTool::new(&registry, &tool))?;
         } else {
-            stream::write_output(&one::describe(&registry, &tool))?
+            stream::write_output(&one::describe(&registry, &tool))?;
         }
     } else if format.json {
         let tools = registry.tools();

@@ -98,9 +98,9 @@ pub(super) fn verify_bundle(path: &Path, options: &VerifyOptions) -> Result<Exit
     let file = File::open(path).map_err(|source| bundle_error(BundleError::File(source)))?;
     let report = check_bundle(BufReader::new(file), key.as_ref(), &anchors).map_err(bundle_error)?;
     if options.json {
-        json::write_output(&BundleJson::from(&report))?
+        json::write_output(&BundleJson::from(&report))?;
     } else {
-        stream::write_output(&report_text(&report, key.is_some()))?
+        stream::write_output(&report_text(&report, key.is_some()))?;
     }
     Ok(if report.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -29,9 +29,9 @@ pub(crate) fn replay(common: &CommonOptions, options: ReplayOptions) -> Result<E
     let report =
         replay_log(&path(common)?, &policy, envelope.sandbox_tier, &RowFilter::new(options.filter)?)?;
     if options.json {
-        json::write_output(&report)?
+        json::write_output(&report)?;
     } else {
-        stream::write_output(&replay_text(&report))?
+        stream::write_output(&replay_text(&report))?;
     }
     Ok(if report.is_wider() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -56,9 +56,9 @@ pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<
         }
     })?;
     if options.json {
-        json::write_output(&VerificationJson::from(&report))?
+        json::write_output(&VerificationJson::from(&report))?;
     } else {
-        stream::write_output(&verification_text(&report))?
+        stream::write_output(&verification_text(&report))?;
     }
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -43,7 +43,7 @@ pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<Exit
         None
     };
     if options.json {
-        json::write_output(&DiffJson { diff: &diff, replay: replay.as_ref() })?
+        json::write_output(&DiffJson { diff: &diff, replay: replay.as_ref() })?;
     } else {
         let replay_part = replay.as_ref().map(replay_text).unwrap_or_default();
         stream::write_output(&format!("{}{replay_part}", diff_text(&diff)))?;

@@ -47,9 +47,9 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let explainer = Explainer::by_names(policy, provenance);
     let report = texts.decide(&explainer, &known, &tools).map_err(BootstrapError::ExpectationsFile)?;
     if as_json {
-        json::write_output(&report)?
+        json::write_output(&report)?;
     } else {
-        stream::write_output(&render(&report, coverage))?
+        stream::write_output(&render(&report, coverage))?;
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

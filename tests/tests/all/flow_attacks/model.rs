@@ -40,9 +40,9 @@ impl Provider for Obedient {
         let mut pieces: Vec<Delta> =
             (0..).zip(&calls).map(|(index, call)| piece(turn, index, call)).collect();
         if calls.is_empty() {
-            pieces.extend([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)])
+            pieces.extend([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]);
         } else {
-            pieces.push(Delta::End(StopReason::ToolCalls))
+            pieces.push(Delta::End(StopReason::ToolCalls));
         }
         Ok(Box::pin(stream::iter(pieces.into_iter().map(Ok))))
     }

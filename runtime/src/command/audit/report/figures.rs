@@ -138,9 +138,9 @@ impl Traffic {
 
     fn add(&mut self, connection: &RecordedConnection, time: Timestamp) {
         if USUAL_ENDS.contains(&&*connection.end) {
-            self.connections = self.connections.saturating_add(connection.count)
+            self.connections = self.connections.saturating_add(connection.count);
         } else {
-            self.refused = self.refused.saturating_add(connection.count)
+            self.refused = self.refused.saturating_add(connection.count);
         }
         self.sent = self.sent.saturating_add(connection.sent);
         self.received = self.received.saturating_add(connection.received);

@@ -97,9 +97,9 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a folder").flatten() {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy(&entry.path(), &target)
+            copy(&entry.path(), &target);
         } else {
-            drop(fs::copy(entry.path(), target).expect("copied"))
+            drop(fs::copy(entry.path(), target).expect("copied"));
         }
     }
 }
