@@ -99,7 +99,7 @@ fn copy(from: &Path, to: &Path) {
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            drop(fs::copy(entry.path(), target).expect("copied"));
+            fs::copy(entry.path(), target).expect("copied");
         }
     }
 }
