@@ -65,7 +65,7 @@ impl AgentLoop {
             guard: &guard,
             run_id: &run_id,
         };
-        // The offers only decide about concurrency, so a single call can run without them.
+        // The offers only determine concurrency, so a single call can run without them.
         let offers = embedder::catch_panic("executor", || self.executor.offers()).unwrap_or_default();
         runner.run(vec![call], &offers).await.into_iter().next()
     }

@@ -79,8 +79,8 @@ impl LogFiles {
     pub(super) fn open(state_folder: &Path, device: Box<dyn LogDevice>) -> Result<Self, AuditError> {
         let path = log_path(state_folder);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
-        let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, state_folder, folder, Mode::empty()).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, state_folder, flags, Mode::empty()).map_err(failed)?;
         let segment = Mutex::new(Arc::new(Segment::open(&dir, &path, OFlags::CREATE)?));
         Ok(Self { dir, state_folder: state_folder.to_owned(), path, device, segment })
     }

@@ -2,7 +2,7 @@
 //! reach them.
 //!
 //! This module makes the attempts, reports their outcomes, and knows the expected outcomes. `thread.rs` and
-//! `process.rs` decide about the consequences.
+//! `process.rs` decide the consequences.
 
 use std::{
     ffi::CStr,

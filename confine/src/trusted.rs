@@ -1,4 +1,4 @@
-//! Opens a file that decides about rights, such as a policy, only if no user except root and this process's
+//! Opens a file that grants rights, such as a policy, only if no user except root and this process's
 //! user can change the file or any folder or symlink on its path.
 //!
 //! The walk along the path uses handles, and judges each handle before it opens the next component below it.

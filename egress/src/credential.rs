@@ -128,7 +128,7 @@ impl Credential {
         for part in [prefix.as_bytes(), &value.0, suffix.as_bytes()] {
             header_bytes.extend_from_slice(part);
         }
-        // Overwrites its bytes when the last request that shares them is dropped.
+        // The owner overwrites the bytes when the last request that shares them is dropped.
         let header_bytes = Bytes::from_owner(Overwritten(header_bytes));
         let mut header_value = HeaderValue::from_maybe_shared(header_bytes).map_err(|_invalid| invalid())?;
         header_value.set_sensitive(true);

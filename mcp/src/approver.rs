@@ -72,7 +72,14 @@ impl ClientApprover {
         let time = APPROVAL_TIMEOUT.saturating_sub(WITHDRAWAL_MARGIN);
         match elicitation::ask(&self.peer, elicit_request, time).await {
             Ok(ClientResult::ElicitResult(result)) => Some(result),
-            _ => None,
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "the client did not answer a question"
+                );
+                None
+            }
         }
     }
 }

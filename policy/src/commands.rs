@@ -6,9 +6,9 @@
 //! substitutions and functions (`walk`), and behind programs that run another (`env`, `xargs`, `sh -c`, …; `runs` and
 //! `wrappers`).
 //!
-//! With any rule, a command is refused whose text does not show what it runs. Examples are a program whose name is in a
-//! variable, and a text that bash runs later (`builtins`). A command that would take the parser too long (`nesting`) is
-//! refused too. `unreadable` has all these reasons.
+//! If the policy has rules, a command whose text does not show what it runs is refused: for example, a program named by
+//! a variable, or a text that bash evaluates later (`builtins`). A command that would take the parser too long
+//! (`nesting`) is refused too. `unreadable` has all these reasons.
 
 mod builtins;
 mod nesting;

@@ -149,7 +149,7 @@ pub struct RunContext<'a> {
     pub labels: Arc<BTreeMap<FlowLabel, String>>,
 }
 
-/// The flow rule that decides about a call. A rule that denies takes precedence over a rule that asks.
+/// The flow rule that governs a call. A rule that denies takes precedence over a rule that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MatchedFlowRule {
     /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.

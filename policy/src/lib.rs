@@ -5,7 +5,7 @@
 //! decision is a [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
 //!
 //! This crate opens no file, follows no symlink, reads no clock and asks no person, so that equal inputs give
-//! equal decisions. It decides about parsed guest paths. The directory handles of the mounts enforce the
+//! equal decisions. It judges parsed guest paths. The directory handles of the mounts enforce the
 //! decision.
 //!
 //! ```

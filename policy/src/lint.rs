@@ -153,7 +153,7 @@ impl LintCode {
             Self::SecretVariable => {
                 "remove the name from `environment`, and give the value as `[secrets.NAME]` to the tools that need it"
             }
-            Self::Unused => "remove the line, or name it where it was meant to be used",
+            Self::Unused => "remove the line, or use the name where you meant it",
             Self::DiffersInCase => "use one name, or names that differ in letters",
             Self::Shadowed => "remove the rule from `allow`, or write a narrower rule in `deny`",
             Self::ReadToolWrites => {

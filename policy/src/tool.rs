@@ -66,7 +66,7 @@ impl ToolDescriptor {
     }
 }
 
-/// The origin of a tool. It decides about the permissions of a tool without an entry.
+/// The origin of a tool. It determines the permissions of a tool without an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
     /// A shipped tool in this process: it runs with the profile `Nothing`, unless the policy names another.

@@ -57,7 +57,9 @@ pub(crate) enum CliError {
     #[error(transparent)]
     ToolFile(#[from] ToolFileError),
     /// A submitted result is not JSON.
-    #[error("the result of a call is a JSON value, such as `{{\"confirmed\": true}}` or `\"text\"`")]
+    #[error(
+        "the submitted result is not JSON; write a value such as `{{\"confirmed\": true}}` or `\"text\"`"
+    )]
     SubmittedResult { source: serde_json::Error },
     /// The workspace cannot be created or found.
     #[error("cannot open the workspace `{}`", path.display())]

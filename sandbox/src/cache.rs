@@ -302,7 +302,7 @@ fn ensure_private(folder: &Path) -> io::Result<()> {
         )));
     }
     if metadata.mode() & 0o077 != 0 {
-        // Through the handle: the name may lead to another folder by now (TOCTOU race).
+        // Use the handle, because the name may now lead to another folder (TOCTOU race).
         handle.set_permissions(fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

@@ -11,7 +11,7 @@
 //! | `module.rs`, `declarations.rs` | a module with its code and linking; the check of what it says about itself |
 //! | `engine.rs`, `ticker.rs`, `limiter.rs` | the engine; the thread of its epoch; bounds on memories and tables |
 //! | `preview1.rs`, `memory.rs` | the WASI functions in place of the stock ones; access to a guest's memory |
-//! | `fs.rs`, `fs/`, `fs_result.rs` | decides about a guest's paths; its verdicts |
+//! | `fs.rs`, `fs/`, `fs_result.rs` | judges a guest's paths; its verdicts |
 //! | `readdir.rs`, `poll.rs` | listings and waits of guests |
 //! | `protection.rs`, `repository.rs` | names that a guest must not see or write; files of Git repositories |
 //! | `permissions.rs` | keeps permissions on a rename |

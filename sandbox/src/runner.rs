@@ -17,12 +17,11 @@ use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT,
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
-use super::control::CallResource;
 use super::{
     EmbeddedModule, GuestModule, GuestReport, HttpOperationSender, ModuleDigest, TransferEndpoint, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
-    control::CallControl,
+    control::{CallControl, CallResource},
     declarations, engine,
     fs::Preopen,
     guest::{GuestPreopens, GuestState},

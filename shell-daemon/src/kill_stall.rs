@@ -41,8 +41,8 @@ impl StallDetector {
         Self { started_at: self.started_at, ..Self::new(self.time) }
     }
 
-    /// Records one sample, and returns whether the kill has failed. A kill has failed after [`KILL_TIMEOUT`]. It has
-    /// failed earlier if, for `time` and for [`KILL_SAMPLES`] samples, all survivors were blocked and none ended.
+    /// Records one sample, and returns whether the kill has failed. A kill fails after [`KILL_TIMEOUT`], or earlier if
+    /// all survivors stay blocked and none ends for `time` and [`KILL_SAMPLES`] samples.
     pub(crate) fn record_sample(&mut self, survivor_count: usize, survivors: SurvivorState) -> bool {
         if survivor_count < self.fewest || survivors == SurvivorState::Runnable {
             (self.fewest, self.last_decrease, self.samples) =

@@ -170,7 +170,7 @@ impl ProtectedScanner {
 
 const USUAL_BOUNDS: ScanBounds = ScanBounds {
     entries: MAX_PROTECTED_ENTRIES,
-    share: PROTECTED_RESERVE_ENTRIES,
+    reserve_entries: PROTECTED_RESERVE_ENTRIES,
     time: PROTECTED_SCAN_TIMEOUT,
 };
 

@@ -105,6 +105,8 @@ fn has_one_more(before: &[Fence], after: &[Fence], (at, length): (usize, usize),
     if after.len() != before.len() + 1 {
         return false;
     }
+    // Text of the file or of the result could end a block early, or begin one. So parse the changed text again, and
+    // accept it only if every other block is the same, and the new one has the whole result and lies in the addition.
     let is_result = |fence: &Fence| {
         fence.opening == format!("{FENCE}{INFO}")
             && fence.is_closed

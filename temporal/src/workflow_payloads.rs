@@ -106,7 +106,7 @@ pub(crate) enum InvalidInput {
     RunOrPrompt,
     #[error(transparent)]
     RunId(RunError),
-    #[error("approve needs {{\"question\": ID}}, perhaps with \"approve\": false")]
+    #[error("`approve` needs {{\"question\": ID}}; add \"approve\": false to deny")]
     Approve(#[source] InvalidPayload),
     #[error("steer needs a text")]
     Steer(#[source] InvalidPayload),

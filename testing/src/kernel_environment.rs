@@ -1,6 +1,6 @@
 //! The environment around a sidecar: filters that deny the system calls of confinement, or only pretend
 //! that they succeed.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The seccomp filter of a stock container. The tests of confinement also run inside it.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ pub(crate) struct StoredGrant {
     _labels: IgnoredAny,
 }
 
-/// The part of a grant's JSON that decides about the output.
+/// The part of a grant's JSON that governs the output.
 #[derive(Debug, Deserialize)]
 struct StoredMounts {
     mounts: Vec<GrantedMount>,

@@ -78,6 +78,7 @@ impl UndoPlan {
         current: &PathState,
     ) -> Option<DifferenceKind> {
         match (&planned.before, current) {
+            // A file that was created, removed or changed is compared by its lines below.
             (PathState::File(_) | PathState::Absent, PathState::File(_) | PathState::Absent) => {}
             (PathState::Directory { mode: before }, PathState::Directory { mode: now }) => {
                 return Some(DifferenceKind::Mode(*before, *now));

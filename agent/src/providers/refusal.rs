@@ -49,7 +49,7 @@ impl RequestIdentity {
                 _ => RetryAdvice::Never,
             };
             let reported = if status.is_redirection() {
-                "it is elsewhere, and redirects are not followed; the base URL has to name the place"
+                "the provider redirects to another address, and redirects are not followed; set the base URL to that address"
                     .to_owned()
             } else {
                 self.reported_text(&ReportedError::from_body(&read_body(response).await))

@@ -54,20 +54,20 @@ impl ResponseStream {
 
     /// Turns the response into a stream of pieces. Dropping the stream closes the connection.
     pub(super) fn into_stream(self) -> DeltaStream {
-        Box::pin(stream::unfold(Some(self), |answer| async move {
-            let mut answer = answer?;
+        Box::pin(stream::unfold(Some(self), |stream| async move {
+            let mut stream = stream?;
             loop {
-                if answer.cancel.is_cancelled() {
-                    return Some((Err(answer.identity.cancellation().error), None));
+                if stream.cancel.is_cancelled() {
+                    return Some((Err(stream.identity.cancellation().error), None));
                 }
-                if let Some(delta) = answer.ready.pop_front() {
+                if let Some(delta) = stream.ready.pop_front() {
                     let is_end = matches!(delta, Delta::End(_));
-                    return Some((Ok(delta), (!is_end).then_some(answer)));
+                    return Some((Ok(delta), (!is_end).then_some(stream)));
                 }
-                if let Some(failed) = answer.failed.take() {
+                if let Some(failed) = stream.failed.take() {
                     return Some((Err(failed.error), None));
                 }
-                answer.read().await;
+                stream.read().await;
             }
         }))
     }
@@ -82,7 +82,7 @@ impl ResponseStream {
                 () = self.cancel.cancelled() => Err(self.identity.cancellation()),
                 read = tokio::time::timeout(self.idle, connection::next_chunk(&mut self.response)) => match read {
                     Ok(Ok(chunk)) => Ok(chunk),
-                    Ok(Err(error)) => Err(self.identity.connection_failure("broke the connection within its answer", error)),
+                    Ok(Err(error)) => Err(self.identity.connection_failure("broke the connection within its response", error)),
                     Err(_) => Err(self.identity.silence_failure(self.idle)),
                 },
             }

@@ -15,8 +15,8 @@ pub enum GroupReaders {
     /// Group members count as other users, unless the owner is the group's only member or the file system is
     /// read-only: orchestrators mount secrets read-only and group-readable.
     Refused,
-    /// Group members are ignored. systemd grants a service its credentials with an access list, whose mask
-    /// appears as the group's bits.
+    /// Group members are ignored. systemd lets a service read its credentials through an ACL, whose
+    /// mask appears in the group bits of the mode.
     Ignored,
 }
 

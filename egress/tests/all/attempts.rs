@@ -1,5 +1,5 @@
 //! Attempts to connect to a name with several addresses.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -1,5 +1,5 @@
 //! Pooled connections: the requests that may reuse one, and the responses after which a connection is closed.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::Read as _,

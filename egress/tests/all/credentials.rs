@@ -1,5 +1,5 @@
 //! Credentials: each is sent only to the servers that the judge names, and no response repeats one.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::Write as _,

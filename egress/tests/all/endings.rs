@@ -1,5 +1,5 @@
 //! Requests that end without a complete response: by a deadline, by the caller, or by a panic.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{Read as _, Write as _},

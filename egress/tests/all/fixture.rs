@@ -2,7 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "test code, which clippy.toml lets off by function only"
+    reason = "test helpers: clippy.toml exempts only test functions"
 )]
 
 use std::{

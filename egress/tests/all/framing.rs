@@ -1,5 +1,5 @@
 //! Responses whose length is stated twice, wrongly, or not at all.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 

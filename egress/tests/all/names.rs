@@ -1,5 +1,5 @@
 //! Names with mixed or changing addresses, from a name server over TCP.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,6 +1,6 @@
 //! Requests and tunnels through a proxy: the bytes that the proxy gets, the judge's decisions, and hostile
 //! proxies.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{self, Read as _, Write as _},

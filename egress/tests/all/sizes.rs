@@ -1,5 +1,5 @@
 //! Endless headers and bodies, and bodies that grow when they are decompressed.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{io::Write as _, sync::Arc};
 

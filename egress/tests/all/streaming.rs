@@ -1,5 +1,5 @@
 //! Responses whose bodies are read while the server sends them.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},

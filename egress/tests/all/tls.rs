@@ -1,5 +1,5 @@
 //! TLS: certificates, cut bodies, the offered protocols, and weak servers.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,5 +1,5 @@
 //! Tunnels: the connections that are let through, and the answers to hostile clients.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::{Read as _, Write as _},

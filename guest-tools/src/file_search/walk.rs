@@ -99,6 +99,7 @@ impl FileWalk {
         let globs = glob_override(guest, glob)?;
         let unnamed = || ToolError::failed(format!("cannot search `{guest}`: its path is not UTF-8"));
         let path = root.to_str().ok_or_else(unnamed)?.trim_end_matches('/').to_owned();
+        // In a module, both paths are equal. In a test, the test's folder is a prefix that is never shown.
         let outer_bytes = path.len().saturating_sub(guest.as_str().len());
         let mut walk = Self {
             path,

@@ -125,7 +125,7 @@ impl CommandRules {
         Ok(rules)
     }
 
-    /// Returns whether every command may run. [`Self::unasked_rules`] only decides about approvals.
+    /// Returns whether every command may run. [`Self::unasked_rules`] only governs approvals.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty() && self.operators.is_none()

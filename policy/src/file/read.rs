@@ -146,7 +146,7 @@ fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
 }
 
 /// Reads `[protect]` of a reduction, which can only add names.
-pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
+pub(super) fn read_added_protection(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
     for entry in section.entries().filter(|entry| !ADDED_NAMES.contains(&entry.name)) {
         let message = if keys::PROTECT.contains(&entry.name) {
             "only the operator's policy may take a shipped name away; this section only adds".to_owned()

@@ -7,7 +7,7 @@ use super::{
     flow::flow,
     keys,
     network::{network, reduced_egress},
-    read::{check_version, hide, is_optional, layers, protect_more, read_document_root},
+    read::{check_version, hide, is_optional, layers, read_added_protection, read_document_root},
     search::reduced_search,
     secrets::reduced_secret,
     section::{Section, SectionEntry},
@@ -56,7 +56,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
         tools: section.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
         protect: section
             .section("protect", faults)
-            .map(|section| protect_more(&section, faults))
+            .map(|section| read_added_protection(&section, faults))
             .unwrap_or_default(),
         hide: hide(section, faults),
         shell: section

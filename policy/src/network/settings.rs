@@ -74,7 +74,7 @@ pub struct ResponseBytes(pub u64);
 
 /// One element of `allow_private`: an address with a port, or the name of a metadata service with a port.
 ///
-/// Any other name is refused: its owner decides about its address, so listing it would allow every address.
+/// Any other name is refused: its owner controls its address, so listing it would allow every address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PrivateEndpoint {
     /// An address in its canonical form, and a port other than 0.

@@ -11,7 +11,7 @@ use super::{AGENT_ID, ModuleOptions, sandbox_tier};
 /// Explain what the policy would do with a call, without making it.
 ///
 /// Shows the answer, its code, and the rules that lead to it, each with its file and line. The answer comes from the
-/// function that decides about real calls. Links in existing mounts are followed. Nothing is created, run or recorded.
+/// function that judges real calls. Links in existing mounts are followed. Nothing is created, run or recorded.
 ///
 /// A call that would ask its approver is not denied, so its exit code is 0; the answer says `ASK`.
 #[derive(Debug, Args)]

@@ -12,8 +12,8 @@ use super::ModuleOptions;
 
 /// Show what each tool may do in each mount.
 ///
-/// The answers come from the function that decides about calls. The numbers come from the audit log: how many calls
-/// used a mount, and how many were refused that named a path in it. The command creates no files and runs no tools.
+/// The answers come from the function that judges calls. The numbers come from the audit log: how many calls used a
+/// mount, and how many calls that named a path in it were refused. The command creates no files and runs no tools.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -4,8 +4,8 @@ use clap::{ArgGroup, Args};
 
 /// Show what calls have changed.
 ///
-/// Without CALL and `--run`, the calls are listed whose changes are kept, the newest first. With them, the difference
-/// is shown, from before the calls to the present. Changes are kept for mounts with `undo = true`.
+/// Without CALL and `--run`, lists the calls whose changes are kept, the newest first. With either, shows how the
+/// files differ now from their state before the calls. Changes are kept for mounts with `undo = true`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -22,9 +22,9 @@ pub(crate) struct ChangesOptions {
 
 /// Undo changes of calls.
 ///
-/// Without CALL and `--run`, the newest call is undone whose changes are still in force. Files get their earlier
-/// content, permissions and times; new files and folders are removed. If something cannot be restored, or was changed
-/// by someone else since, nothing is changed at all. An undo is kept like a call, so it can be undone in turn.
+/// Without CALL and `--run`, undoes the newest call whose changes are still in force. Files get their earlier content,
+/// permissions and times; new files and folders are removed. If something cannot be restored, or was changed by
+/// someone else since, nothing is changed at all. An undo is kept like a call, so it can be undone in turn.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

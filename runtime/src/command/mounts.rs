@@ -100,7 +100,7 @@ fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Resul
     if is_known { Ok(()) } else { Err(CliError::NoSource { what, name: name.to_owned() }) }
 }
 
-/// The tools of a workspace, and the function that decides about their calls.
+/// The tools of a workspace, and the function that judges their calls.
 pub(super) struct ExplainContext {
     pub(super) envelope: RunnerBootstrapEnvelope,
     pub(super) explainer: Explainer,

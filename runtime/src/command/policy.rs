@@ -123,7 +123,7 @@ fn shipped_assignments(policy: &WorkspaceSecurityPolicy) -> String {
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL"], rows)
 }
 
-/// Summarizes a policy: its source, its digest, its mounts, and the other settings that decide about calls.
+/// Summarizes a policy: its source, its digest, its mounts, and the other settings that govern calls.
 pub(super) fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
     let mut out = summary_head(files, policy);
     let mut add_line = |name: &str, value: &str| {

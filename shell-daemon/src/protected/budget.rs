@@ -13,14 +13,14 @@ pub(super) struct ScanBounds {
     /// The maximum number of names that are read in folders.
     pub(super) entries: usize,
     /// The maximum number of further names, in folders that are part of a protected path.
-    pub(super) share: usize,
+    pub(super) reserve_entries: usize,
     pub(super) time: Duration,
 }
 
-/// The remaining budget of a scan, and whether it has sufficed.
+/// The remaining budget of a scan, and whether the scan is complete.
 pub(super) struct ScanBudget {
     pub(super) entries: usize,
-    pub(super) share: usize,
+    pub(super) reserve_entries: usize,
     /// Bytes of files that may still be read.
     content: u64,
     pub(super) deadline: Instant,
@@ -29,10 +29,10 @@ pub(super) struct ScanBudget {
 
 impl ScanBudget {
     pub(super) fn new(bounds: ScanBounds) -> Self {
-        let ScanBounds { entries, share, time } = bounds;
+        let ScanBounds { entries, reserve_entries, time } = bounds;
         Self {
             entries,
-            share,
+            reserve_entries,
             content: MAX_PROTECTED_CONTENT_BYTES,
             deadline: Instant::now() + time,
             complete: true,
@@ -56,7 +56,11 @@ impl ScanBudget {
 
     /// Takes one name from the budget. Returns `false` if none is left.
     pub(super) fn take(&mut self, is_protected_part: bool) -> bool {
-        let remaining = if is_protected_part && self.share > 0 { &mut self.share } else { &mut self.entries };
+        let remaining = if is_protected_part && self.reserve_entries > 0 {
+            &mut self.reserve_entries
+        } else {
+            &mut self.entries
+        };
         let is_left = *remaining > 0;
         *remaining = remaining.saturating_sub(1);
         self.complete &= is_left;

@@ -304,7 +304,7 @@ impl ScannedMount {
         let is_protected_part = self.is_protected_part(scan.patterns, &path, roots);
         let is_too_much = self.folders.len() + scan.to_read.len() >= MAX_PROTECTED_FOLDERS
             || path.iter().count() > MAX_PROTECTED_DEPTH;
-        if is_too_much && !(is_protected_part && scan.budget.share > 0) {
+        if is_too_much && !(is_protected_part && scan.budget.reserve_entries > 0) {
             scan.budget.complete = false;
             return false;
         }

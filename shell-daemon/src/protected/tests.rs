@@ -271,7 +271,8 @@ fn an_existing_repository_keeps_its_place_and_its_hooks() {
 }
 
 /// Bounds that a few files exceed.
-const SMALL_BOUNDS: ScanBounds = ScanBounds { entries: 100, share: 50, time: Duration::from_secs(60) };
+const SMALL_BOUNDS: ScanBounds =
+    ScanBounds { entries: 100, reserve_entries: 50, time: Duration::from_secs(60) };
 
 #[test]
 fn very_many_files_do_not_hide_a_repositorys_hooks() {

@@ -19,9 +19,10 @@ impl Interceptor for AuthInterceptor {
         }
         let version = request.metadata().get(VERSION_KEY).and_then(|version| version.to_str().ok());
         if version != Some(VERSION) {
-            let client_version = version.unwrap_or("no version");
+            let client_version =
+                version.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"));
             return Err(RefusalCode::Version.status(format!(
-                "this sidecar is of version {VERSION}, the client of {client_version}: start both from one build"
+                "the sidecar has version {VERSION} and the client has {client_version}; start both from the same build"
             )));
         }
         ConnectionHandle::from_request(&request)?.note_token();

@@ -3,7 +3,7 @@
 //!
 //! Every bomb ends by itself at a size that the machine can bear, so that a failing test does not take the machine
 //! down.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 #![expect(clippy::print_stdout, reason = "tests say what they measured")]
 
 use std::{

@@ -1,6 +1,6 @@
 //! The confinement of whole sessions. `portcullis-confine` tests the outcome of each system call, and `layers.rs` tests
 //! each layer by itself.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     net::{TcpListener, UdpSocket},

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "test code, which clippy.toml lets off by function only"
+    reason = "test helpers: clippy.toml exempts only test functions"
 )]
 
 mod bounds;

@@ -1,5 +1,5 @@
 //! The posture that a session gets, the posture's proof, and the errors if a posture is not available.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use portcullis_confine::{GroupLimits, Layer, LayerStatus, SyscallOutcome};
 use portcullis_shell_daemon::{Ending, PostureChoice, ShellError, ShellSession};

@@ -1,6 +1,6 @@
 //! Sessions below container seccomp profiles that refuse a part of what a strong session needs.
 #![expect(clippy::disallowed_methods, reason = "the tests start the programs that they are about")]
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::process::{Command, Output};
 

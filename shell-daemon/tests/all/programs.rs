@@ -1,6 +1,6 @@
 //! Whole programs that hold a session: as an ordinary user, in a stock container, and after being killed.
 #![expect(clippy::disallowed_methods, reason = "the tests start the programs that they are about")]
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{
     io::Read as _,

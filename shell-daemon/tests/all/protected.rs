@@ -1,6 +1,6 @@
 //! Paths that no command may write: existing ones are read-only in a session's own file tree, and new or
 //! changed ones are reported.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::{fs, time::Duration};
 

@@ -1,5 +1,5 @@
 //! Tests the sidecar through its real program and a real client.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 mod bounds;
 mod bytes;

@@ -1,6 +1,6 @@
 //! The sidecar notices a layer that is taken away or only pretends to hold. The posture report then changes, and a
 //! client that asks for a stronger posture gets no session.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(clippy::unwrap_used, reason = "test helpers: clippy.toml exempts only test functions")]
 
 use std::io::Write as _;
 

@@ -128,6 +128,8 @@ pub(crate) async fn runs(
     let limit = request.rows();
     let RunFilter { agent, workspace, status, is_open, resumable_at } = filter;
     let (created, id) = request.after.unwrap_or(NEWEST);
+    // Each statement begins with a condition that an index serves, and the most selective filter chooses it. The
+    // other filters are checked for each of its rows.
     let statement = match (&workspace, &agent, is_open, resumable_at) {
         (Some(_), ..) => select_runs!("workspace = $7"),
         (None, Some(_), Some(_), _) => select_runs!("agent = $3 and ended = $8"),

@@ -19,7 +19,7 @@ use super::{
 pub(super) enum RepairScope {
     /// All repairs: the value does not fit the schema.
     Everything,
-    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema counts 5.0 as an integer and finds no fault,
+    /// Rewrites only `5.0` to `5`, and only where the schema requires an integer. JSON Schema counts 5.0 as an integer and finds no fault,
     /// but a typed decoder refuses it.
     WholeNumbers,
 }

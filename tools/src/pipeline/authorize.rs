@@ -120,14 +120,14 @@ fn exclusive_locks(
     caller: &Caller,
 ) -> Vec<ExclusiveLock> {
     let mut locks: Vec<ExclusiveLock> = Vec::new();
-    let grants = tool.backend().writes_alone(own, steps, caller);
+    let grants = tool.backend().exclusive_write_grants(own, steps, caller);
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
         let lock = ExclusiveLock::Mount(mount.name.as_str().to_owned());
         if mount.access == Access::Write && !locks.contains(&lock) {
             locks.push(lock);
         }
     }
-    locks.extend(tool.backend().requests_alone(own).map(ExclusiveLock::Module));
+    locks.extend(tool.backend().exclusive_request_module(own).map(ExclusiveLock::Module));
     locks
 }
 

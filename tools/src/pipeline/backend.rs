@@ -102,13 +102,18 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// The grants whose writable mounts the call locks exclusively: its own, or those of its steps.
-    fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
+    fn exclusive_write_grants<'g>(
+        &self,
+        own: &'g Grant,
+        steps: &'g [StepGrant],
+        caller: &Caller,
+    ) -> Vec<&'g Grant> {
         let _ = (own, steps, caller);
         Vec::new()
     }
 
     /// The module for which the call locks requests with effects exclusively, if its grant allows any.
-    fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
+    fn exclusive_request_module(&self, own: &Grant) -> Option<ModuleDigest> {
         let _ = own;
         None
     }

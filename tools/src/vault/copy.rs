@@ -27,10 +27,10 @@ const WRITE_STEP: &str = "vault_copyto_write";
 
 /// How long a write step may take to remove its temporary file after an aborted transfer before it is killed:
 /// 1 s. The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
-const TIDY_GRACE: Duration = Duration::from_secs(1);
+const CLEAN_UP_GRACE: Duration = Duration::from_secs(1);
 
 /// The timeout of the call that removes the temporary file of a killed write step.
-const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(1);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A copy with its two steps.
 pub(super) struct CopyRun {
@@ -56,18 +56,18 @@ impl CopyRun {
     /// # Cancellation
     /// Dropping the future aborts the copy. The steps still clean up.
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
-        let given_up = self.caller.cancel.child_token();
+        let cancel = self.caller.cancel.child_token();
         // Cancels the copy when this future is dropped.
-        let _ignored = given_up.clone().drop_guard();
-        crate::spawn::run_to_completion(self.run_boxed(given_up)).await?
+        let _ignored = cancel.clone().drop_guard();
+        crate::spawn::run_to_completion(self.run_boxed(cancel)).await?
     }
 
     /// Boxed, because the future of a step's call has the same type as the future that contains this one.
-    fn run_boxed(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.make(&given_up).await })
+    fn run_boxed(self, cancel: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        Box::pin(async move { self.copy(&cancel).await })
     }
 
-    async fn make(&self, given_up: &CancellationToken) -> Result<ToolOutput, ToolError> {
+    async fn copy(&self, cancel: &CancellationToken) -> Result<ToolOutput, ToolError> {
         let temporary = format!("{:016x}", rand::random::<u64>());
         let transfer = Transfer::new();
         let mut reader = self.caller_of_step(Some(TransferEndpoint::Sender(Arc::clone(&transfer))));
@@ -99,12 +99,12 @@ impl CopyRun {
         let (write_result, read_result) = tokio::select! {
             biased;
             ended = &mut both_steps => ended,
-            stop = self.wait_for_stop(given_up) => {
+            stop = self.wait_for_stop(cancel) => {
                 stop_cause = Some(stop);
-                // `break_off` has no effect on a write step that already has all bytes.
+                // `abort` has no effect on a write step that already has all bytes.
                 transfer.abort();
                 reader.cancel.cancel();
-                match tokio::time::timeout(TIDY_GRACE, &mut both_steps).await {
+                match tokio::time::timeout(CLEAN_UP_GRACE, &mut both_steps).await {
                     Ok(ended) => ended,
                     Err(_elapsed) => {
                         writer.cancel.cancel();
@@ -127,12 +127,12 @@ impl CopyRun {
     }
 
     /// Waits until the copy must end: the caller has cancelled, or only the time for cleaning up is left.
-    async fn wait_for_stop(&self, given_up: &CancellationToken) -> CopyStop {
-        let stop_at = self.context.deadline - TIDY_GRACE.min(self.context.time_limit / 4);
+    async fn wait_for_stop(&self, cancel: &CancellationToken) -> CopyStop {
+        let stop_at = self.context.deadline - CLEAN_UP_GRACE.min(self.context.time_limit / 4);
         tokio::select! {
             // `biased`: report a cancellation as such, even at the deadline.
             biased;
-            () = given_up.cancelled() => CopyStop::Cancelled,
+            () = cancel.cancelled() => CopyStop::Cancelled,
             () = tokio::time::sleep_until(stop_at.into()) => CopyStop::Deadline,
         }
     }
@@ -169,7 +169,7 @@ impl CopyRun {
     /// Removes the temporary file that a killed write step left behind.
     async fn clean_up(&self, temporary: &str) {
         let mut caller = self.caller_of_step(None);
-        caller.turn_deadline = Some(Instant::now() + CLEAN_UP_TIMEOUT);
+        caller.turn_deadline = Some(Instant::now() + REMOVE_TIMEOUT);
         let arguments =
             json!({ DESTINATION: self.destination, "temporary": temporary, "action": "clean_up" });
         if let Err(error) = self.call(WRITE_STEP, &arguments, &caller).await {

@@ -22,10 +22,10 @@ pub(crate) fn run(common: &CommonOptions, options: &RevokeOptions) -> Result<Exi
     let now = match pin_status {
         None => "no module has a tool of this name now".to_owned(),
         Some(PinStatus::Quarantined) => format!(
-            "the quarantine was lifted: from now on only the policy decides about its calls. To deny them, write `enabled = false` under `[tools.{name}]` in the policy"
+            "the quarantine was lifted: from now on only the policy governs its calls. To deny them, write `enabled = false` under `[tools.{name}]` in the policy"
         ),
         Some(PinStatus::Approved | PinStatus::Unpinned) => {
-            "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()
+            "only the policy governs its calls, and a change no longer quarantines it".to_owned()
         }
     };
     stream::write_output(&format!(

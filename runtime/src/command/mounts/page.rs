@@ -68,7 +68,7 @@ pub(super) fn render(input: &MapInput<'_>) -> String {
         main {
             section aria-labelledby="map" {
                 h2 #map { "Granted, used, tried" }
-                p { "Each entry is an answer of the function that decides about calls. “A call” says whether a call runs, \
+                p { "Each entry is an answer of the function that judges calls. “A call” says whether a call runs, \
                      asks a person, or is refused, in a run that has read nothing. The numbers come from the whole audit \
                      log, which was not verified for this page." }
                 (matrix(policy, grants, use_counts))

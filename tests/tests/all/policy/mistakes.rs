@@ -57,7 +57,7 @@ type Case = (&'static str, Made, &'static [&'static str]);
 const HINTS: &[(&str, &str)] = &[
     ("P00", "write the line as the message says; `portcullis policy default` prints a policy that loads"),
     ("P01", "write the tool's own name, as `portcullis tools` lists it"),
-    ("P04", "remove the line, or name it where it was meant to be used"),
+    ("P04", "remove the line, or use the name where you meant it"),
     ("P05", "use one name, or names that differ in letters"),
     ("P06", "remove the rule from `allow`, or write a narrower rule in `deny`"),
     ("P07", "give the tool a profile with `read`, such as `mounts = { shared = \"read\" }`"),

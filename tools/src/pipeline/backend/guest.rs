@@ -54,13 +54,18 @@ impl Backend for GuestTool {
 
     /// A guest may read a file, modify it and write it back, so it locks its writable mounts. A step need
     /// not: its operation already holds the locks.
-    fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
+    fn exclusive_write_grants<'g>(
+        &self,
+        own: &'g Grant,
+        _steps: &'g [StepGrant],
+        caller: &Caller,
+    ) -> Vec<&'g Grant> {
         if caller.operation_step.is_none() { vec![own] } else { Vec::new() }
     }
 
     /// A guest may read a remote resource, modify it and write it back, so it locks such requests. A tool
     /// that declares no host makes none.
-    fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
+    fn exclusive_request_module(&self, own: &Grant) -> Option<ModuleDigest> {
         let may_change = own
             .network
             .as_ref()
@@ -92,7 +97,7 @@ impl Backend for GuestTool {
             checked, grant, slot, time_limit, deadline, labels, withheld, caller, host, ..
         } = attempt;
         let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
-        let (http_sender, mut http_asks) = requests.map(|_| HttpOperationSender::open()).unzip();
+        let (http_sender, mut http_operations) = requests.map(|_| HttpOperationSender::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
         let (before_change, mut change_recording) = ChangeRecording::start(attempt).unzip();
@@ -120,8 +125,8 @@ impl Backend for GuestTool {
         });
         // With nothing to serve, these futures stay pending, so that `select!` waits for the guest.
         let serve_requests = async {
-            match (&mut requests, &mut http_asks) {
-                (Some(requests), Some(http_asks)) => requests.serve(http_asks).await,
+            match (&mut requests, &mut http_operations) {
+                (Some(requests), Some(http_operations)) => requests.serve(http_operations).await,
                 _ => std::future::pending().await,
             }
         };

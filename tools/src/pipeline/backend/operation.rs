@@ -28,7 +28,12 @@ impl Backend for VaultCopyBackend {
     }
 
     /// The operation holds the locks of the mounts that its steps write.
-    fn writes_alone<'g>(&self, _own: &'g Grant, steps: &'g [StepGrant], _caller: &Caller) -> Vec<&'g Grant> {
+    fn exclusive_write_grants<'g>(
+        &self,
+        _own: &'g Grant,
+        steps: &'g [StepGrant],
+        _caller: &Caller,
+    ) -> Vec<&'g Grant> {
         steps.iter().map(|step| &step.grant).collect()
     }
 
