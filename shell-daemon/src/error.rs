@@ -109,6 +109,12 @@ pub enum ShellError {
         /// The problem, worded to follow its subject in the message.
         problem: &'static str,
     },
+    /// The command's working directory cannot be a path.
+    #[error("the working directory {problem}")]
+    WorkdirUnusable {
+        /// The problem, worded to follow its subject in the message.
+        problem: &'static str,
+    },
     /// Too many commands of this session still have background jobs.
     #[error("{count} commands of this session still have background jobs")]
     TooManyBackgroundCommands {

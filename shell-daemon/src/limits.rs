@@ -6,6 +6,9 @@ use std::time::Duration;
 /// not apply. Without this limit a client could make a shell parse gigabytes.
 pub(crate) const MAX_COMMAND_BYTES: usize = 1 << 20;
 
+/// The maximum length of a working directory, in bytes. The kernel accepts no longer path (`PATH_MAX`).
+pub(crate) const MAX_WORKDIR_BYTES: usize = 4095;
+
 /// Bytes of the state that carries over from one command to the next. The memory file has this size from the
 /// start and cannot grow. A command with a variable of a gigabyte loses its own state, but takes no memory
 /// from others.

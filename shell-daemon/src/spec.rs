@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CancelReceiver, CommandInput, SessionNetwork, SessionToolchain, ShellError,
-    limits::{MAX_COMMAND_BYTES, MAX_SNAPSHOT_BYTES, MIN_DESCRIPTORS},
+    limits::{MAX_COMMAND_BYTES, MAX_SNAPSHOT_BYTES, MAX_WORKDIR_BYTES, MIN_DESCRIPTORS},
 };
 
 /// The complete description of a session. A session gets nothing else.
@@ -122,17 +122,29 @@ pub struct CommandRequest {
 impl CommandRequest {
     /// Refuses a text that bash cannot read.
     pub(crate) fn require_usable(&self) -> Result<(), ShellError> {
-        require_text(&self.command)?;
-        require_text(self.workdir.as_deref().unwrap_or_default())
+        check_command(&self.command)?;
+        check_workdir(self.workdir.as_deref().unwrap_or_default())
     }
 }
 
-fn require_text(command: &str) -> Result<(), ShellError> {
+/// Refuses the text of a command that bash cannot read.
+pub(crate) fn check_command(command: &str) -> Result<(), ShellError> {
     if command.len() > MAX_COMMAND_BYTES {
         return Err(ShellError::CommandUnusable { problem: "is longer than 1 MiB" });
     }
     if command.contains('\0') {
         return Err(ShellError::CommandUnusable { problem: "holds a NUL, which no shell can read" });
+    }
+    Ok(())
+}
+
+/// Refuses a working directory that is no path of the kernel.
+pub(crate) fn check_workdir(workdir: &str) -> Result<(), ShellError> {
+    if workdir.len() > MAX_WORKDIR_BYTES {
+        return Err(ShellError::WorkdirUnusable { problem: "is longer than 4,095 bytes" });
+    }
+    if workdir.contains('\0') {
+        return Err(ShellError::WorkdirUnusable { problem: "contains a NUL, which no path can have" });
     }
     Ok(())
 }

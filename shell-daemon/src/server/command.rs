@@ -338,6 +338,7 @@ fn session_survives(error: &ShellError) -> bool {
     matches!(
         error,
         ShellError::CommandUnusable { .. }
+            | ShellError::WorkdirUnusable { .. }
             | ShellError::TooManyBackgroundCommands { .. }
             | ShellError::NotStarted { .. }
     )

@@ -17,11 +17,14 @@ use tonic::Status;
 
 use super::{
     SidecarMount,
-    refusal::RefusalCode,
+    refusal::{RefusalCode, run_failure},
     session_egress::{SessionEgress, SessionJudge, TunnelStartError},
     sidecar::SidecarServer,
 };
-use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::MAX_COMMAND_BYTES};
+use crate::{
+    PostureChoice, SessionMount, SessionNetwork, SessionSpec,
+    spec::{check_command, check_workdir},
+};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
 /// A client's request after the checks.
@@ -71,9 +74,6 @@ pub(super) struct MountRealPath {
 
 /// The maximum length of the name of a session's owner, in bytes.
 const MAX_OWNER_BYTES: usize = 256;
-
-/// The maximum length of a working directory, in bytes. The kernel accepts no longer path (`PATH_MAX`).
-const MAX_WORKDIR_BYTES: usize = 4095;
 
 /// A request for all mounts and hosts of the sidecar.
 pub(super) fn request_for_all() -> CreateSessionRequest {
@@ -205,14 +205,7 @@ pub(super) fn translate_workdir(
     if workdir.is_empty() {
         return Ok(None);
     }
-    if workdir.len() > MAX_WORKDIR_BYTES {
-        return Err(RefusalCode::Invalid.status("the working directory is longer than 4,095 bytes"));
-    }
-    if workdir.contains('\0') {
-        return Err(
-            RefusalCode::Invalid.status("the working directory contains a NUL, which no path can have")
-        );
-    }
+    check_workdir(workdir).map_err(|error| run_failure(&error))?;
     let refuse =
         || RefusalCode::Invalid.status("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
@@ -233,12 +226,7 @@ pub(super) fn translate_workdir(
 /// # Errors
 /// `invalid` if the text is too long or contains a NUL.
 pub(super) fn check_command_text(text: String) -> Result<String, Status> {
-    if text.len() > MAX_COMMAND_BYTES {
-        return Err(RefusalCode::Invalid.status("the command is longer than 1 MiB"));
-    }
-    if text.contains('\0') {
-        return Err(RefusalCode::Invalid.status("the command holds a NUL, which no shell can read"));
-    }
+    check_command(&text).map_err(|error| run_failure(&error))?;
     Ok(text)
 }
 
@@ -368,6 +356,7 @@ const MAX_ENVIRONMENT_BYTES: usize = 16 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_WORKDIR_BYTES;
 
     /// Translates a working directory for a session with the mount `shared`, and returns the path or the
     /// refusal's text.

@@ -20,7 +20,7 @@ pub(super) fn start_failure(error: &ShellError) -> Status {
 /// The status for a command without a result.
 pub(super) fn run_failure(error: &ShellError) -> Status {
     let refusal = match error {
-        ShellError::CommandUnusable { .. } => RefusalCode::Invalid,
+        ShellError::CommandUnusable { .. } | ShellError::WorkdirUnusable { .. } => RefusalCode::Invalid,
         ShellError::TooManyBackgroundCommands { .. } => RefusalCode::Limit,
         ShellError::NotStarted { .. } => RefusalCode::NotStarted,
         ShellError::NotKilled { .. } => RefusalCode::NotKilled,
