@@ -18,7 +18,7 @@
 mod connection;
 mod connector;
 mod decoder;
-mod frames;
+mod event_splitter;
 mod key;
 mod refusal;
 mod remote;

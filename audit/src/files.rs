@@ -40,7 +40,7 @@ pub fn log_path(state_folder: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(super) struct LogFiles {
     /// The state folder.
-    pub(super) dir: OwnedFd,
+    pub(super) folder: OwnedFd,
     /// The state folder's path, for messages only.
     pub(super) state_folder: PathBuf,
     /// The log's path, for messages only.
@@ -54,7 +54,7 @@ pub(super) struct LogFiles {
 #[derive(Debug)]
 pub(super) struct Segment {
     /// The open file that holds the segment's rows.
-    pub(super) log: File,
+    pub(super) file: File,
     /// The number, from 1.
     pub(super) number: u64,
     /// The length of all earlier segments together, which is this segment's offset in the log.
@@ -70,7 +70,7 @@ pub(super) struct Segment {
 
 impl HeldFile for Arc<Segment> {
     fn file(&self) -> &File {
-        &self.log
+        &self.file
     }
 }
 
@@ -80,9 +80,9 @@ impl LogFiles {
         let path = log_path(state_folder);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, state_folder, flags, Mode::empty()).map_err(failed)?;
-        let segment = Mutex::new(Arc::new(Segment::open(&dir, &path, OFlags::CREATE)?));
-        Ok(Self { dir, state_folder: state_folder.to_owned(), path, device, segment })
+        let folder = openat(CWD, state_folder, flags, Mode::empty()).map_err(failed)?;
+        let segment = Mutex::new(Arc::new(Segment::open(&folder, &path, OFlags::CREATE)?));
+        Ok(Self { folder, state_folder: state_folder.to_owned(), path, device, segment })
     }
 
     /// Returns the open segment, as this process knows it.
@@ -96,7 +96,7 @@ impl LogFiles {
 
     /// Opens the current segment: the file with the log's name.
     pub(super) fn open_segment(&self) -> Result<Arc<Segment>, AuditError> {
-        match Segment::open(&self.dir, &self.path, OFlags::empty()) {
+        match Segment::open(&self.folder, &self.path, OFlags::empty()) {
             Err(AuditError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Err(AuditError::Replaced { path: self.path.clone() })
             }
@@ -108,7 +108,7 @@ impl LogFiles {
     /// Returns the size of a segment if the log's name refers to it. Otherwise the segment was sealed, or the
     /// log was moved or deleted, and rows written to it would be lost.
     pub(super) fn named_size(&self, segment: &Segment) -> Result<Option<u64>, AuditError> {
-        match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&self.folder, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => {
                 // The fallback is unreachable: the size of a regular file is never negative.
                 Ok(Some(u64::try_from(stat.st_size).unwrap_or_default()))
@@ -136,11 +136,11 @@ impl LogFiles {
     /// Syncs the log.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         let segment = self.segment();
-        self.device.sync(&segment.log)?;
+        self.device.sync(&segment.file)?;
         // A new log would be lost without its directory entry. The flag stays cleared even if this `fsync`
         // fails, because a sync failure is permanent.
         if segment.is_new.swap(false, Ordering::Relaxed) {
-            self.device.sync_folder(self.dir.as_fd())?;
+            self.device.sync_folder(self.folder.as_fd())?;
         }
         Ok(())
     }
@@ -157,31 +157,31 @@ impl LogFiles {
 impl Segment {
     /// Opens the segment with the log's name. `create` is `OFlags::CREATE` to create an empty
     /// segment if there is none.
-    fn open(dir: &OwnedFd, path: &Path, create: OFlags) -> Result<Self, AuditError> {
+    fn open(folder: &OwnedFd, path: &Path, create: OFlags) -> Result<Self, AuditError> {
         let failed = |errno: Errno| AuditError::Open { path: path.to_owned(), source: errno.into() };
         // Non-blocking, so that opening a FIFO in the log's place returns immediately. Regular
         // files ignore the flag.
         let flags =
             OFlags::RDWR | OFlags::APPEND | create | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let log = match openat(dir, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(log) => log,
+        let file = match openat(folder, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => file,
             Err(Errno::LOOP | Errno::ISDIR) => return Err(AuditError::NotAFile { path: path.to_owned() }),
             Err(errno) => return Err(failed(errno)),
         };
-        Self::of(File::from(log), path)
+        Self::of(File::from(file), path)
     }
 
     /// Returns the segment in an open file.
-    pub(super) fn of(log: File, path: &Path) -> Result<Self, AuditError> {
+    pub(super) fn of(file: File, path: &Path) -> Result<Self, AuditError> {
         let stat =
-            fstat(&log).map_err(|errno| AuditError::Open { path: path.to_owned(), source: errno.into() })?;
+            fstat(&file).map_err(|errno| AuditError::Open { path: path.to_owned(), source: errno.into() })?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(AuditError::NotAFile { path: path.to_owned() });
         }
         let start =
-            SegmentStart::read(&log).map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+            SegmentStart::read(&file).map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
         Ok(Self {
-            log,
+            file,
             number: start.number,
             start_offset: start.bytes_before,
             first_seq: start.first_seq,
@@ -194,11 +194,11 @@ impl Segment {
 
     /// The segment's current size.
     pub(super) fn size(&self) -> io::Result<u64> {
-        Ok(self.log.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     /// Reads the first row of the segment from the file.
     pub(super) fn start(&self) -> io::Result<SegmentStart> {
-        SegmentStart::read(&self.log)
+        SegmentStart::read(&self.file)
     }
 }

@@ -43,11 +43,11 @@ impl LiveFile {
     pub(super) fn create(files: &LogFiles, process: &str) -> Result<Self, AuditError> {
         let path = files.state_folder.join(LIVE_DIR).join(process);
         let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
-        match mkdirat(&files.dir, LIVE_DIR, Mode::RWXU) {
+        match mkdirat(&files.folder, LIVE_DIR, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        let folder = openat(&files.dir, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()).map_err(failed)?;
+        let folder = openat(&files.folder, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&folder, process, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
         if !lock::try_lock_until_close(&file).map_err(failed)? {
@@ -156,7 +156,7 @@ impl DeadLiveFile {
 pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, AuditError> {
     let path = files.state_folder.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
-    let folder = match openat(&files.dir, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()) {
+    let folder = match openat(&files.folder, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()) {
         Ok(folder) => folder,
         Err(Errno::NOENT) => return Ok(Vec::new()),
         Err(errno) => return Err(failed(errno)),

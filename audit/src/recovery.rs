@@ -108,7 +108,7 @@ fn ranges_from(
     scan_start: u64,
 ) -> Result<Vec<(File, u64, u64)>, AuditError> {
     let (segment, end) = writer.segment_and_end();
-    let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+    let log = segment.file.try_clone().map_err(|source| files.read_error(source))?;
     let mut ranges = vec![(log, scan_start.saturating_sub(segment.start_offset), end)];
     let mut start_offset = segment.start_offset;
     if scan_start < start_offset {

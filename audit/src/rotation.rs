@@ -122,20 +122,20 @@ pub(super) fn rotate_files(
     first_row: &[u8],
 ) -> Result<Segment, AuditError> {
     let failed = |errno: Errno| files.write_error(errno.into());
-    match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
+    match mkdirat(&files.folder, SEGMENTS_DIR, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(failed(errno)),
     }
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
+    let folder = openat(&files.folder, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
     // A process that was killed while sealing may have left this file.
-    match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
+    match unlinkat(&files.folder, NEXT_SEGMENT, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno)),
     }
     let flags =
         OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let next = openat(&files.folder, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let mut next = File::from(next);
     next.write_all(first_row).map_err(|source| files.write_error(source))?;
     // Sync before the rename: after a power loss, the log's name must not refer to an empty file.
@@ -145,8 +145,8 @@ pub(super) fn rotate_files(
     let segment = Segment::of(next, &files.path)?;
 
     let sealed = name.file_name(SEGMENT_EXTENSION);
-    linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
-    if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
+    linkat(&files.folder, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
+    if let Err(errno) = renameat(&files.folder, NEXT_SEGMENT, &files.folder, LOG_NAME) {
         // If this fails too, `undo_unfinished` removes the name later.
         let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
         return Err(failed(errno));
@@ -154,6 +154,6 @@ pub(super) fn rotate_files(
     // From here on the segment is sealed, and the steps below are best effort.
     let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
     let _ = files.device.sync_folder(folder.as_fd());
-    let _ = files.device.sync_folder(files.dir.as_fd());
+    let _ = files.device.sync_folder(files.folder.as_fd());
     Ok(segment)
 }

@@ -125,7 +125,7 @@ impl TreeState {
     /// Returns the tree at the newest checkpoint row before this offset of a segment, or at the start
     /// of a first segment.
     fn at_newest_checkpoint(files: &LogFiles, segment: &Arc<Segment>, end: u64) -> Result<Self, AuditError> {
-        let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+        let log = segment.file.try_clone().map_err(|source| files.read_error(source))?;
         let mut lines = BackwardLines::new(log, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
             if let Some(frontier) = frontier_of(&line.bytes) {
@@ -142,7 +142,7 @@ impl TreeState {
 
     /// Adds the rows up to an offset to the tree.
     fn advance(&mut self, files: &LogFiles, end: u64) -> Result<(), AuditError> {
-        let mut lines = LogLines::new(&self.segment.log, self.offset, end);
+        let mut lines = LogLines::new(&self.segment.file, self.offset, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
             let hash = (line.end == LineEnd::Newline).then(|| row_hash(line.bytes)).flatten();
             let Some(hash) = hash else {
@@ -240,7 +240,7 @@ pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Res
 /// segment was removed.
 fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(File, u64)>, AuditError> {
     if offset >= segment.start_offset {
-        let file = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+        let file = segment.file.try_clone().map_err(|source| files.read_error(source))?;
         return Ok(Some((file, offset - segment.start_offset)));
     }
     let mut start_offset = segment.start_offset;
@@ -370,7 +370,7 @@ impl SharedLog {
                 Sealing::Always => tree.offset > 0,
             };
             let sealed = if must_seal {
-                let synced = files.device.sync(&tree.segment.log);
+                let synced = files.device.sync(&tree.segment.file);
                 synced.map_err(|errno| self.sync_error(errno))?;
                 let row = CheckpointRow { frontier, segment: segment_number + 1, bytes_before: offset };
                 Some(state.begin_segment(&row)?)

@@ -31,7 +31,7 @@ pub const QUESTIONS_DIR: &str = "questions";
 const NEWEST_POLICY: &str = "newest";
 
 fn is_stored(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditError> {
-    match statat(&files.dir, format!("{folder}/{name}"), AtFlags::SYMLINK_NOFOLLOW) {
+    match statat(&files.folder, format!("{folder}/{name}"), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(store_error(files, folder, name, errno.into())),
@@ -46,7 +46,7 @@ pub(super) fn store_text(
     name: &str,
     content: &[u8],
 ) -> Result<(), AuditError> {
-    match mkdirat(&files.dir, folder, Mode::RWXU) {
+    match mkdirat(&files.folder, folder, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(store_error(files, folder, name, errno.into())),
     }
@@ -85,7 +85,7 @@ pub(super) fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
 fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
     let failed = |errno: Errno| store_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
+    let directory = openat(&files.folder, folder, folder_flags, Mode::empty()).map_err(failed)?;
     // Several threads and processes may write the same file concurrently. The process id and a counter make
     // the names of their temporary files unique.
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -136,7 +136,7 @@ pub(super) fn store_question(files: &LogFiles, sha256: &str, question: &str) -> 
 /// Returns the digest of the policy of the newest `start`. `None` before the first `start`.
 pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
+    let file = openat(&files.folder, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
     let mut digest = [0; DIGEST_BYTES];
     File::from(file).read_exact_at(&mut digest, 0).ok()?;
     String::from_utf8(digest.to_vec()).ok().filter(|digest| is_sha256(digest))

@@ -89,7 +89,7 @@ impl LogWriter {
                 continue;
             };
             rotation::undo_unfinished(&files, &segment)?;
-            let tail = tail::read(&segment.log, &files.path, size)?;
+            let tail = tail::read(&segment.file, &files.path, size)?;
             let line = Vec::with_capacity(2048);
             let mut writer = Self { files, segment, seq: tail.seq, hash: tail.hash, end: tail.end, line };
             let torn = writer.adopt_tail(&tail)?;
@@ -126,7 +126,7 @@ impl LogWriter {
         }
         let size = self.segment.size().map_err(|source| files.read_error(source))?;
         self.check_known_row(size)?;
-        let sealed_tail = tail::read(&self.segment.log, &files.path, size)?;
+        let sealed_tail = tail::read(&self.segment.file, &files.path, size)?;
         let first =
             next.start().map_err(|source| files.read_error(source))?.link.ok_or_else(replaced_error)?;
         // Compare only with the direct successor. If there are several segments in between, their own
@@ -156,7 +156,7 @@ impl LogWriter {
         }
         // Check the last row even if the size is unchanged: a log that was truncated and refilled can have
         // the same size with different rows.
-        let is_unchanged = tail::still_ends_with(&self.segment.log, self.end, &self.hash);
+        let is_unchanged = tail::still_ends_with(&self.segment.file, self.end, &self.hash);
         if !is_unchanged.map_err(|source| files.read_error(source))? {
             return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
         }
@@ -171,7 +171,7 @@ impl LogWriter {
         if size == self.end {
             return Ok(());
         }
-        let tail = tail::read(&self.segment.log, &files.path, size)?;
+        let tail = tail::read(&self.segment.file, &files.path, size)?;
         // A write adds both bytes and rows, so neither can grow without the other.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
             return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
@@ -214,7 +214,7 @@ impl LogWriter {
         if let Err(source) = self.write_out() {
             // A part of the line may have been written. If the truncation fails too, the next append finds
             // the torn part and moves it to another file.
-            let _ = self.files.device.truncate(&self.segment.log, self.end);
+            let _ = self.files.device.truncate(&self.segment.file, self.end);
             return Err(self.files.write_error(source));
         }
         // Update the state only here, because after a failed write the log has no new row.
@@ -261,7 +261,7 @@ impl LogWriter {
     /// without a newline. A short write means that the disk is full, so it is not continued.
     fn write_out(&self) -> io::Result<()> {
         loop {
-            match self.files.device.write(&self.segment.log, &self.line) {
+            match self.files.device.write(&self.segment.file, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 // Interrupted before a byte was written. Later, the call would return the
@@ -283,13 +283,13 @@ impl LogWriter {
         let files = &self.files;
         // Below 5 MiB, because `tail::read` does not look further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
-        self.segment.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
+        self.segment.file.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
         let kept_in = files.state_folder.join(&name);
         let keep_torn_error = |source| AuditError::SaveTornTail { path: kept_in.clone(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
+        let file = openat(&files.folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| keep_torn_error(errno.into()))?;
         let file = File::from(file);
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(keep_torn_error)?;
@@ -297,7 +297,7 @@ impl LogWriter {
         // Truncate only after the copy is on disk.
         files
             .device
-            .truncate(&self.segment.log, tail.end)
+            .truncate(&self.segment.file, tail.end)
             .map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }

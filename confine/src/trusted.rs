@@ -353,7 +353,7 @@ fn other_writers(
     }
     let by_group = stat.st_mode & 0o020 != 0;
     (by_group && (has_access_list(handle) || !is_private_group(stat.st_gid, stat.st_uid)))
-        .then_some(("others of its group", "g-w"))
+        .then_some(("other members of its group", "g-w"))
 }
 
 /// Returns whether the object has an access list besides its mode. The group bits of the mode are then the

@@ -12,7 +12,7 @@ mod tests;
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 
 use self::{
-    response::SearchProvider,
+    response::ResponseFormat,
     results::{ResultFilter, choose_results, list},
 };
 
@@ -36,7 +36,7 @@ pub async fn web_search_read(
     if status >= 400 {
         return Ok(ToolOutput::text(refusal::message(&bytes)));
     }
-    let provider = SearchProvider::from_name(provider);
+    let provider = ResponseFormat::from_name(provider);
     let answer = provider.read(&bytes).map_err(|error| ToolError::failed(error.to_string()))?;
     let filter =
         ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };

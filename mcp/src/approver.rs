@@ -100,7 +100,7 @@ impl ClientApprover {
         let Some(result) = self.ask(request).await else {
             return denied("the client gave no answer");
         };
-        match parse_decision(&result, SessionApprovals::may_keep(request), request.standing.is_some()) {
+        match parse_decision(&result, OfferedAnswers::for_request(request)) {
             ElicitedDecision::ApprovedOnce => ApprovalAnswer::Approve,
             ElicitedDecision::ApprovedAlways => ApprovalAnswer::ApproveAlways,
             ElicitedDecision::ApprovedForSession => {
@@ -120,7 +120,20 @@ enum ElicitedDecision {
     Denied(Option<String>),
 }
 
-fn parse_decision(result: &ElicitResult, may_keep: bool, may_stand: bool) -> ElicitedDecision {
+/// The answers that a form offers besides an approval of the one call and a denial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OfferedAnswers {
+    for_session: bool,
+    always: bool,
+}
+
+impl OfferedAnswers {
+    fn for_request(request: &ApprovalRequest) -> Self {
+        Self { for_session: SessionApprovals::may_keep(request), always: request.standing.is_some() }
+    }
+}
+
+fn parse_decision(result: &ElicitResult, offered: OfferedAnswers) -> ElicitedDecision {
     let deny = |reason: &str| ElicitedDecision::Denied(Some(reason.to_owned()));
     match result.action {
         ElicitationAction::Accept => {}
@@ -132,8 +145,8 @@ fn parse_decision(result: &ElicitResult, may_keep: bool, may_stand: bool) -> Eli
     match field("answer") {
         Some(APPROVE) => ElicitedDecision::ApprovedOnce,
         // Accept these two answers only if they were offered.
-        Some(APPROVE_SESSION) if may_keep => ElicitedDecision::ApprovedForSession,
-        Some(APPROVE_ALWAYS) if may_stand => ElicitedDecision::ApprovedAlways,
+        Some(APPROVE_SESSION) if offered.for_session => ElicitedDecision::ApprovedForSession,
+        Some(APPROVE_ALWAYS) if offered.always => ElicitedDecision::ApprovedAlways,
         Some(DENY) => {
             let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
             ElicitedDecision::Denied(reason.map(|reason| bounded(reason.to_owned())))
@@ -179,20 +192,27 @@ mod tests {
         result
     }
 
+    fn offered(for_session: bool, always: bool) -> OfferedAnswers {
+        OfferedAnswers { for_session, always }
+    }
+
     #[test]
     fn only_an_answer_that_was_offered_is_a_yes() {
         use ElicitationAction::{Accept, Cancel, Decline};
         let is_denied = |decision: &ElicitedDecision| matches!(decision, ElicitedDecision::Denied(_));
         let yes = json!({"answer": "approve"});
-        assert_eq!(parse_decision(&answer(Accept, yes.clone()), true, true), ElicitedDecision::ApprovedOnce);
+        assert_eq!(
+            parse_decision(&answer(Accept, yes.clone()), offered(true, true)),
+            ElicitedDecision::ApprovedOnce
+        );
         let session = json!({"answer": "approve_for_session"});
         assert_eq!(
-            parse_decision(&answer(Accept, session.clone()), true, false),
+            parse_decision(&answer(Accept, session.clone()), offered(true, false)),
             ElicitedDecision::ApprovedForSession
         );
         let always = json!({"answer": "approve_always"});
         assert_eq!(
-            parse_decision(&answer(Accept, always.clone()), false, true),
+            parse_decision(&answer(Accept, always.clone()), offered(false, true)),
             ElicitedDecision::ApprovedAlways
         );
         for (action, content, may_keep) in [
@@ -207,16 +227,19 @@ mod tests {
             (Accept, Value::Null, true),
         ] {
             let debug_text = format!("{action:?} {content}");
-            assert!(is_denied(&parse_decision(&answer(action, content), may_keep, may_keep)), "{debug_text}");
+            assert!(
+                is_denied(&parse_decision(&answer(action, content), offered(may_keep, may_keep))),
+                "{debug_text}"
+            );
         }
-        assert!(is_denied(&parse_decision(&ElicitResult::new(Accept), true, true)));
+        assert!(is_denied(&parse_decision(&ElicitResult::new(Accept), offered(true, true))));
     }
 
     #[test]
     fn a_no_may_have_a_reason() {
         let no = |reason: &str| {
             let content = json!({"answer": "deny", "reason": reason});
-            parse_decision(&answer(ElicitationAction::Accept, content), true, true)
+            parse_decision(&answer(ElicitationAction::Accept, content), offered(true, true))
         };
         assert_eq!(no("not there"), ElicitedDecision::Denied(Some("not there".to_owned())));
         assert_eq!(no(" "), ElicitedDecision::Denied(None));

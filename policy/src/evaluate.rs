@@ -198,7 +198,7 @@ impl WorkspaceSecurityPolicy {
     /// of the call names a file of such a kind. The enforcing layer refuses these writes, because a guest may
     /// write files that its arguments do not name.
     #[must_use]
-    pub fn withheld_kinds(&self, grant: &Grant, run: &RunContext<'_>) -> Option<Arc<ProtectedKinds>> {
+    pub fn forbidden_kinds(&self, grant: &Grant, run: &RunContext<'_>) -> Option<Arc<ProtectedKinds>> {
         let policy = self.effective();
         flow::withholds_kinds(&policy.flow, &policy.kinds, grant, run).then(|| self.shared_kinds())
     }

@@ -74,7 +74,7 @@ mod notify;
 mod operation;
 mod path_rules;
 mod policy;
-mod policy_files;
+mod policy_locations;
 mod protect;
 mod provenance;
 mod reduce;
@@ -128,7 +128,7 @@ pub use notify::{
 pub use operation::Operation;
 pub use path_rules::{InvalidPathPattern, PathPattern};
 pub use policy::{SandboxSection, WorkspaceSecurityPolicy};
-pub use policy_files::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
+pub use policy_locations::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use provenance::{PolicyProvenance, PolicyValue, SourceLocation, ValueSource};
 pub use repository::RepositoryMarks;

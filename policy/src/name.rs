@@ -23,12 +23,12 @@ pub struct SecretName(Arc<str>);
 
 /// A text that is not a valid name of a mount, a profile or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is not a valid {what} name: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
+#[error("`{}` is not a valid {kind} name: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
     /// The refused text.
     pub name: String,
     /// The kind of name that was expected.
-    pub what: &'static str,
+    pub kind: &'static str,
     /// The allowed characters.
     pub allowed: &'static str,
 }
@@ -72,12 +72,12 @@ impl SecretName {
 }
 
 /// Checks a name with the small alphabet of mounts and secrets.
-fn parse_lowercase_name(what: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
+fn parse_lowercase_name(kind: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
     let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
     if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
         Ok(text.into())
     } else {
-        Err(InvalidName { name: text.to_owned(), what, allowed: "a-z, 0-9, `_` and `-`" })
+        Err(InvalidName { name: text.to_owned(), kind, allowed: "a-z, 0-9, `_` and `-`" })
     }
 }
 
@@ -99,7 +99,7 @@ impl ProfileName {
             Ok(Self(text.into()))
         } else {
             let allowed = "A-Z, a-z, 0-9, `_` and `-`";
-            Err(InvalidName { name: text.to_owned(), what: "profile", allowed })
+            Err(InvalidName { name: text.to_owned(), kind: "profile", allowed })
         }
     }
 

@@ -133,7 +133,7 @@ impl DrivenRun {
             started_calls: Mutex::default(),
             repeatable: None,
             resume_point: Mutex::new(Some(ResumePoint { state: state.run, prompt })),
-            is_cancel_requested: lease.cancel_requested.is_some(),
+            is_cancel_requested: lease.cancel_requested_at.is_some(),
             progress: AsyncMutex::new(progress),
         })
     }
@@ -180,7 +180,7 @@ impl DrivenRun {
             loop {
                 tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
                 match run.renew().await {
-                    Ok(lease) if lease.cancel_requested.is_none() => {}
+                    Ok(lease) if lease.cancel_requested_at.is_none() => {}
                     Ok(_) => handle.cancel(),
                     // Continue: the lease survives several failed renewals.
                     Err(error) if error.failure().is_some() => {

@@ -113,7 +113,7 @@ impl RunExport {
             updated,
             status,
             labels,
-            cancel_requested,
+            cancel_requested_at,
             ..
         } = run.summary;
         Ok(Self {
@@ -126,7 +126,7 @@ impl RunExport {
                 created,
                 updated,
                 labels,
-                cancel_requested,
+                cancel_requested: cancel_requested_at,
             },
             state: raw(id, "state", run.state)?,
             messages: messages

@@ -84,7 +84,7 @@ impl Stepper {
     /// [`RunError::Store`] if the run cannot be stored.
     pub async fn begin(&self, id: &RunId, prompt: Message) -> Result<(), RunError> {
         match self.runs.add(self.subject(id), prompt).await {
-            Err(RunError::Store(StoreError::AlreadyExists { what: Entity::Run, .. })) => Ok(()),
+            Err(RunError::Store(StoreError::AlreadyExists { entity: Entity::Run, .. })) => Ok(()),
             added => added,
         }
     }
@@ -301,7 +301,7 @@ impl Stepper {
         let stored = store.approval(request).await?;
         // A signal to one workflow must not answer another run's request.
         if stored.run != id.as_str() {
-            return Err(StoreError::NotFound { what: Entity::Approval, id: request.to_owned() }.into());
+            return Err(StoreError::NotFound { entity: Entity::Approval, id: request.to_owned() }.into());
         }
         store.answer_approval(request, hash.unwrap_or(&stored.request.hash), answer).await?;
         Ok(())

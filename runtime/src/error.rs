@@ -90,8 +90,8 @@ pub(crate) enum CliError {
     #[error("`{option} {text}`: {reason}")]
     Filter { option: &'static str, text: String, reason: InvalidFilter },
     /// The policy has no source of data with the name.
-    #[error("the policy has no {what} `{name}`")]
-    NoSource { what: &'static str, name: String },
+    #[error("the policy has no {kind} `{name}`")]
+    NoSource { kind: &'static str, name: String },
     /// No kept policy, or more than one, has a digest that begins like this.
     #[error("{count} kept policies have a digest that begins with `{start}`")]
     KeptPolicy { start: String, count: usize },

@@ -59,8 +59,8 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     };
     // Check this here: otherwise the error would name the first file that is read in the workspace.
     if workspace.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
-        let what = "it is a file, and a workspace is a folder";
-        return Err(failed(io::Error::new(io::ErrorKind::NotADirectory, what)));
+        let reason = "it is a file, and a workspace is a folder";
+        return Err(failed(io::Error::new(io::ErrorKind::NotADirectory, reason)));
     }
     let state = match &common.state {
         Some(state) => std::path::absolute(state)

@@ -214,8 +214,8 @@ fn compile_result(
     }
 }
 
-fn compiler_error(what: &'static str, source: io::Error) -> WasmError {
-    WasmError::Compiler { what, source }
+fn compiler_error(step: &'static str, source: io::Error) -> WasmError {
+    WasmError::Compiler { step, source }
 }
 
 /// A child process that is killed and reaped on drop.

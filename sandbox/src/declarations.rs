@@ -43,7 +43,7 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     }
     if text.len() > MAX_DECLARATIONS_BYTES {
         return Err(WasmError::Declares {
-            what: "its answer to `describe`".to_owned(),
+            part: "its answer to `describe`".to_owned(),
             size: text.len(),
             limit: MAX_DECLARATIONS_BYTES,
         });
@@ -95,10 +95,10 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         hosts,
         meta: ToolMeta { aliases, idempotent: _, hidden: _, output_cap_bytes: _ },
     } = tool;
-    let ensure_at_most = |limit: usize, size: usize, what: &str| {
+    let ensure_at_most = |limit: usize, size: usize, part: &str| {
         if size > limit {
-            let what = format!("{what} of its tool `{}`", escape_short(name));
-            Err(WasmError::Declares { what, size, limit })
+            let part = format!("{part} of its tool `{}`", escape_short(name));
+            Err(WasmError::Declares { part, size, limit })
         } else {
             Ok(())
         }
@@ -115,12 +115,12 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         output_schema.as_ref().map_or(0, schema),
         "the schema of the results",
     )?;
-    for (count, what) in [
+    for (count, part) in [
         (roles.len(), "the number of roles"),
         (hosts.len(), "the number of hosts"),
         (aliases.len(), "the number of aliases"),
     ] {
-        ensure_at_most(MAX_LISTED, count, what)?;
+        ensure_at_most(MAX_LISTED, count, part)?;
     }
     // Only the longest word is checked, because the message names no single word.
     let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
@@ -158,7 +158,7 @@ mod tests {
             json!({"type": "object", "properties": {"a": {"type": "string", "examples": [long]}}})
         };
         let words = |length: usize| json!(["x".repeat(length)]);
-        for (key, accepted, rejected, what) in [
+        for (key, accepted, rejected, part) in [
             ("description", json!("x".repeat(4096)), json!("x".repeat(4097)), "the description"),
             ("label", json!("x".repeat(256)), json!("x".repeat(257)), "the label"),
             ("profile", json!("x".repeat(256)), json!("x".repeat(257)), "the profile"),
@@ -169,16 +169,16 @@ mod tests {
             ("hosts", json!(vec!["x"; 64]), json!(vec!["x"; 65]), "the number of hosts"),
             ("meta", json!({"aliases": words(256)}), json!({"aliases": words(257)}), "an alias"),
         ] {
-            assert!(check_with(key, accepted).is_ok(), "{what}");
+            assert!(check_with(key, accepted).is_ok(), "{part}");
             match check_with(key, rejected) {
                 Err(error @ WasmError::Declares { .. }) => {
                     let message = error.to_string();
                     assert!(
-                        message.contains(what) && message.contains("`t`") && message.len() < 300,
+                        message.contains(part) && message.contains("`t`") && message.len() < 300,
                         "{message}"
                     );
                 }
-                other => panic!("{what}: {other:?}"),
+                other => panic!("{part}: {other:?}"),
             }
         }
         let role = ArgumentRole::path("a", portcullis_types::Access::Read);

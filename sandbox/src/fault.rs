@@ -149,10 +149,10 @@ pub enum WasmError {
     #[error("the module's compiled code was removed or altered; the next start compiles it again")]
     CodeGone,
     /// A thread could not be started.
-    #[error("cannot start a {what} thread")]
+    #[error("cannot start a {thread} thread")]
     Thread {
         /// The thread's name.
-        what: &'static str,
+        thread: &'static str,
         /// The system's reason.
         #[source]
         source: std::io::Error,
@@ -178,10 +178,10 @@ pub enum WasmError {
         limit: String,
     },
     /// The process that compiles foreign modules failed.
-    #[error("cannot compile the module in a separate process: {what}")]
+    #[error("cannot compile the module in a separate process: {step}")]
     Compiler {
         /// The step that failed.
-        what: &'static str,
+        step: &'static str,
         /// The system's reason.
         #[source]
         source: std::io::Error,
@@ -221,10 +221,10 @@ pub enum WasmError {
         reason: String,
     },
     /// A part of the module's answer is too large.
-    #[error("{what} is {size} long; at most {limit} are accepted")]
+    #[error("{part} is {size} long; at most {limit} are accepted")]
     Declares {
         /// The part that is too long or has too many entries.
-        what: String,
+        part: String,
         /// The part's size: the bytes of a text, or the number of entries of a list.
         size: usize,
         /// The greatest allowed size, in the same unit.

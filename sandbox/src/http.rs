@@ -144,10 +144,10 @@ impl GuestHttp {
 }
 
 fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpFailure> {
-    let too_large = |what: &str, limit: usize| HttpFailure {
+    let too_large = |part: &str, limit: usize| HttpFailure {
         kind: GuestErrorKind::Failed,
         code: ToolErrorCode::RequestTooLarge.to_string(),
-        message: format!("{what} of the request has more than {limit} bytes"),
+        message: format!("{part} of the request has more than {limit} bytes"),
     };
     if head.len() > MAX_HTTP_HEAD_BYTES {
         return Err(too_large("the head", MAX_HTTP_HEAD_BYTES));

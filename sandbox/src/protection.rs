@@ -12,7 +12,7 @@ use super::{fs_result::Violation, repository};
 pub(super) struct Protection {
     pub(super) paths: Arc<ProtectedPaths>,
     /// The protected kinds, if the call must not write them.
-    pub(super) withheld: Option<Arc<ProtectedKinds>>,
+    pub(super) forbidden_kinds: Option<Arc<ProtectedKinds>>,
     /// The names that the guest does not see.
     pub(super) hidden: Arc<HiddenNames>,
 }
@@ -36,7 +36,7 @@ impl Protection {
         if let Some(pattern) = pattern.or_else(|| repository::protects(&self.paths, mount, below)) {
             return Some(Violation::Protected { path: path(), pattern });
         }
-        let pattern = self.withheld.as_ref()?.covers(below)?;
+        let pattern = self.forbidden_kinds.as_ref()?.covers(below)?;
         Some(Violation::WithheldKind { path: path(), pattern })
     }
 
@@ -51,7 +51,7 @@ impl Protection {
             let pattern = below.last().cloned().unwrap_or_default();
             return Some(Violation::Protected { path: path(), pattern });
         }
-        let pattern = self.withheld.as_ref()?.begun_by(below)?.to_owned();
+        let pattern = self.forbidden_kinds.as_ref()?.begun_by(below)?.to_owned();
         Some(Violation::WithheldKind { path: path(), pattern })
     }
 }

@@ -118,7 +118,7 @@ pub struct GuestJob {
     /// Saves the states of paths before the guest changes them. Without it no state is saved.
     pub before_change: Option<BeforeChangeFn>,
     /// The protected kinds, if the guest must not write them.
-    pub withheld: Option<Arc<ProtectedKinds>>,
+    pub forbidden_kinds: Option<Arc<ProtectedKinds>>,
     /// The maximum size of all memories of the guest together, in bytes.
     pub memory_bytes: usize,
     /// The time limit that messages name.
@@ -154,7 +154,7 @@ impl HostWasmToolRunner {
         }
         let cache = ModuleCache::open(&config.cache, &engine)?;
         let ticker =
-            Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
+            Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { thread: "ticker", source })?;
         let canary = CanaryFile::create(&config.state)?;
         let compiler = config.compiler.clone().map(|program| {
             Compiler::new(program, config.compile_limits, &config.state, config.landlock, config.seccomp)
@@ -270,7 +270,7 @@ impl HostWasmToolRunner {
             mounts: Vec::new(),
             used: MountUse::new(0),
             before_change: None,
-            withheld: None,
+            forbidden_kinds: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIMEOUT,
             deadline: Instant::now() + DESCRIBE_TIMEOUT,
@@ -323,7 +323,7 @@ impl HostWasmToolRunner {
             time_limit: job.time_limit,
             protection: Protection {
                 paths: Arc::clone(&self.config.protected),
-                withheld: job.withheld,
+                forbidden_kinds: job.forbidden_kinds,
                 hidden: Arc::clone(&self.config.hidden),
             },
             exposed,

@@ -186,8 +186,8 @@ fn explain_malformed(line: &[u8], error: &serde_json::Error) -> String {
     let trimmed = text.trim_start();
     if !trimmed.starts_with('{') {
         let precedes_frame = FRAME_BEGINNINGS.iter().any(|beginning| trimmed.contains(beginning));
-        let what = if precedes_frame { "text before a frame" } else { "text" };
-        return format!("{what}, {}; {STDOUT_ADVICE}", quote_text(trimmed));
+        let part = if precedes_frame { "text before a frame" } else { "text" };
+        return format!("{part}, {}; {STDOUT_ADVICE}", quote_text(trimmed));
     }
     format!("{error}; {STDOUT_ADVICE}")
 }
@@ -340,11 +340,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_fault(stdout: &[u8], what: &str) {
+    fn check_fault(stdout: &[u8], part: &str) {
         let mut reader = FrameReader::new(None, None);
         let fault = reader.write(stdout).and_then(|()| reader.finish().map(drop)).expect_err("no frame");
         let message = fault.to_string();
-        assert!(message.contains(what), "{message}");
+        assert!(message.contains(part), "{message}");
         assert!(message.contains("println!") && message.contains("eprintln!"), "{message}");
         assert!(!message.chars().any(char::is_control) && message.len() < 400, "{message}");
     }

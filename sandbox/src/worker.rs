@@ -162,7 +162,7 @@ pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, permit: WorkerPermit
         .stack_size(STACK_BYTES)
         .spawn(move || work(&setup, &receiver))
         .map(drop)
-        .map_err(|source| WasmError::Thread { what: "worker", source })
+        .map_err(|source| WasmError::Thread { thread: "worker", source })
 }
 
 /// The main loop of a worker thread.

@@ -48,7 +48,7 @@ mod input;
 mod prepared;
 mod running;
 
-mod inside;
+mod session_process;
 
 mod error;
 mod kill_stall;
@@ -66,7 +66,6 @@ pub use background::BackgroundOutput;
 pub use cancel::{CancelReceiver, CancelSender};
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
-pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use network::SessionNetwork;
 pub use posture::SessionPosture;
@@ -78,6 +77,7 @@ pub use server::{
     log_filter, serve, shelld_main,
 };
 pub use session::{ShellSession, TreeRequest};
+pub use session_process::enter_if_session;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use this_process::{conceal_memory, raise_descriptor_limit};
 pub use toolchain::SessionToolchain;

@@ -24,13 +24,13 @@ use crate::{
     background::Background,
     changes::ChangeWatch,
     hidden,
-    inside::ENTRY,
     kill_stall::{StallDetector, SurvivorState},
     limits::{KILL_STALL_TIMEOUT, KILL_TIMEOUT, START_TIMEOUT},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
     running::{PreparedOutcome, RunningCommand},
+    session_process::SESSION_ARGUMENT,
     setup::setup,
     tree::{self, Process},
     watch::{SessionTotals, Watcher},
@@ -357,7 +357,7 @@ fn session_survives(error: &ShellError) -> bool {
 #[expect(clippy::disallowed_methods, reason = "this crate is where the session's process is started")]
 fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
     Command::new(launcher)
-        .arg(ENTRY)
+        .arg(SESSION_ARGUMENT)
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(control))

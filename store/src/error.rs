@@ -12,18 +12,18 @@ use crate::model::{ApprovalStatus, ExternalCallStatus};
 #[non_exhaustive]
 pub enum StoreError {
     /// No such row.
-    #[error("the store has no {what} `{id}`")]
+    #[error("the store has no {entity} `{id}`")]
     NotFound {
         /// The kind of the row.
-        what: Entity,
+        entity: Entity,
         /// The id that the store does not have.
         id: String,
     },
     /// A row with this id is there already.
-    #[error("the store already has the {what} `{id}`")]
+    #[error("the store already has the {entity} `{id}`")]
     AlreadyExists {
         /// The kind of the row.
-        what: Entity,
+        entity: Entity,
         /// The id that is taken.
         id: String,
     },
@@ -38,10 +38,10 @@ pub enum StoreError {
         found: i64,
     },
     /// The row has changed since its version was read.
-    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed in the meantime")]
+    #[error("the {entity} `{id}` has version {found}, not {expected}: it was changed in the meantime")]
     Changed {
         /// The kind of the row.
-        what: Entity,
+        entity: Entity,
         /// The id of the row.
         id: String,
         /// The version that the caller has read.
@@ -180,12 +180,12 @@ impl StoreError {
         Self::Database { action, failure, source: source.into() }
     }
 
-    pub(crate) fn not_found(what: Entity, id: &str) -> Self {
-        Self::NotFound { what, id: id.to_owned() }
+    pub(crate) fn not_found(entity: Entity, id: &str) -> Self {
+        Self::NotFound { entity, id: id.to_owned() }
     }
 
-    pub(crate) fn exists(what: Entity, id: &str) -> Self {
-        Self::AlreadyExists { what, id: id.to_owned() }
+    pub(crate) fn exists(entity: Entity, id: &str) -> Self {
+        Self::AlreadyExists { entity, id: id.to_owned() }
     }
 }
 

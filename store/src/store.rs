@@ -89,7 +89,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`] if the database fails.
     async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
 
-    /// Requests that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. A
+    /// Requests that a run end. The process that drives it reads this in [`RunSummary::cancel_requested_at`]. A
     /// repeated request keeps the time of the first.
     ///
     /// # Errors

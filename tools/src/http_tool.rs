@@ -103,7 +103,7 @@ impl fmt::Debug for HttpTarget {
 #[non_exhaustive]
 pub enum InvalidHttpTarget {
     /// The text is not a URL that a policy could allow.
-    #[error("{0}")]
+    #[error(transparent)]
     Url(InvalidUrl),
     /// The method is none of [`HTTP_TOOL_METHODS`].
     #[error("unknown method; use GET, POST, PUT, PATCH or DELETE")]

@@ -83,11 +83,11 @@ impl WitnessThread {
             HttpClientHandle::new(HttpClientConfig { ports: judge.ports(), secrets: Vec::new(), ..config });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("witnesses".to_owned()).spawn(move || {
-            let connection = Connection { http_client, judge };
+            let http = WitnessHttp { http_client, judge };
             runtime.block_on(join_all(clients.into_iter().map(|(url, client)| {
-                let connection = &connection;
+                let http = &http;
                 let receiver = receiver.clone();
-                async move { serve(connection, url, client, receiver).await }
+                async move { serve(http, url, client, receiver).await }
             })));
             // The send fails if the process did not wait for this thread.
             let _ = ending.send(());
@@ -115,14 +115,14 @@ impl Drop for WitnessThread {
 }
 
 /// The connection to all witnesses.
-struct Connection {
+struct WitnessHttp {
     http_client: HttpClientHandle,
     judge: Arc<ConfiguredOrigins>,
 }
 
 /// Submits each new checkpoint to one witness, until the sender is dropped.
 async fn serve(
-    connection: &Connection,
+    http: &WitnessHttp,
     url: Url,
     mut client: WitnessClient,
     mut receiver: watch::Receiver<Option<SignedCheckpoint>>,
@@ -138,8 +138,7 @@ async fn serve(
             return;
         }
         let Some(newest) = receiver.borrow_and_update().clone() else { continue };
-        let error =
-            submit(connection, &url, &mut client, &newest).await.err().map(|error| error_chain(&error));
+        let error = submit(http, &url, &mut client, &newest).await.err().map(|error| error_chain(&error));
         must_retry = error.is_some();
         let witness = client.name();
         match Notice::new(last_error.as_deref(), error.as_deref()) {
@@ -195,21 +194,21 @@ enum SubmitError {
 
 /// Submits a checkpoint to a witness.
 async fn submit(
-    connection: &Connection,
+    http: &WitnessHttp,
     url: &Url,
     client: &mut WitnessClient,
     newest: &SignedCheckpoint,
 ) -> Result<(), SubmitError> {
     for _ in 0..MAX_ROUNDS {
         let Some(request) = client.request(newest)? else { return Ok(()) };
-        let egress = connection.http_client.client().await.map_err(SubmitError::NoClient)?;
+        let egress = http.http_client.client().await.map_err(SubmitError::NoClient)?;
         let http_request = Request {
             method: Method::POST,
             url: url.clone(),
             headers: HeaderMap::new(),
             body: request.body.clone().into(),
         };
-        let sent = egress.send(Arc::clone(&connection.judge) as _, http_request, CancellationToken::new());
+        let sent = egress.send(Arc::clone(&http.judge) as _, http_request, CancellationToken::new());
         let response = sent.await?;
         let answer = client.read_answer(&request, response.status.as_u16(), &response.body);
         if let WitnessOutcome::Cosigned(time) = answer? {

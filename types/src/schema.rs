@@ -193,16 +193,16 @@ impl JsonSchemaType {
 
 /// Why [`JsonSchemaType`] cannot express a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("schema at `{pointer}/` has no typed view: {what}")]
+#[error("schema at `{pointer}/` has no typed view: {problem}")]
 pub struct UntypedSchema {
     /// The JSON pointer of the offending schema; empty for the root.
     pub pointer: String,
     /// The unsupported keyword or type.
-    pub what: String,
+    pub problem: String,
 }
 
 fn typed(value: &Value, pointer: &str) -> Result<JsonSchemaType, UntypedSchema> {
-    let fail = |what: String| UntypedSchema { pointer: pointer.to_owned(), what };
+    let fail = |problem: String| UntypedSchema { pointer: pointer.to_owned(), problem };
     let Some(map) = value.as_object() else {
         return Err(fail("it is not an object".into()));
     };
@@ -298,6 +298,6 @@ mod tests {
         }));
         let error = schema.as_typed().expect_err("minimum has no place");
         assert_eq!(error.pointer, "/properties/n");
-        assert_eq!(error.what, "keyword `minimum`");
+        assert_eq!(error.problem, "keyword `minimum`");
     }
 }

@@ -42,7 +42,7 @@ pub enum DifferenceKind {
     /// Only the permission bits changed: the old and the new ones.
     Mode(u32, u32),
     /// A directory, symlink or special file was created.
-    Made,
+    Created,
     /// A directory, symlink or special file was removed.
     Removed,
     /// The path now has another kind of file.
@@ -83,7 +83,7 @@ impl UndoPlan {
             (PathState::Directory { mode: before }, PathState::Directory { mode: now }) => {
                 return Some(DifferenceKind::Mode(*before, *now));
             }
-            (PathState::Absent, _) => return Some(DifferenceKind::Made),
+            (PathState::Absent, _) => return Some(DifferenceKind::Created),
             (_, PathState::Absent) => return Some(DifferenceKind::Removed),
             _ => return Some(DifferenceKind::Replaced),
         }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    frames::{FrameFault, Framer},
+    event_splitter::{EventFault, EventSplitter},
     refusal::RequestIdentity,
     wire::{self, ReadFault, ResponseProgress, ResponseReader},
 };
@@ -24,7 +24,7 @@ const CALL_PIECE_BYTES: usize = 32;
 /// Reads one response.
 #[derive(Debug)]
 pub(super) struct ResponseDecoder {
-    framer: Framer,
+    event_splitter: EventSplitter,
     wire_bytes_left: u64,
     response: ResponseState,
 }
@@ -34,7 +34,10 @@ impl ResponseDecoder {
     pub(super) fn new(identity: RequestIdentity, response_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
-            framer: Framer::new(wire::framing(kind), response_bytes.saturating_add(MAX_EVENT_OVERHEAD_BYTES)),
+            event_splitter: EventSplitter::new(
+                wire::event_format(kind),
+                response_bytes.saturating_add(MAX_EVENT_OVERHEAD_BYTES),
+            ),
             wire_bytes_left: (response_bytes as u64)
                 .saturating_add(MAX_EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(MAX_WIRE_FACTOR),
@@ -51,14 +54,14 @@ impl ResponseDecoder {
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
-        let Self { framer, response, .. } = self;
-        framer.push(bytes, |data| response.read(data, out)).map_err(as_answer_fault)
+        let Self { event_splitter, response, .. } = self;
+        event_splitter.push(bytes, |data| response.read(data, out)).map_err(as_answer_fault)
     }
 
     /// Ends the input. Returns `false` if the provider has not said that the response is complete.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
-        let Self { framer, response, .. } = self;
-        framer.finish(|data| response.read(data, out)).map_err(as_answer_fault)?;
+        let Self { event_splitter, response, .. } = self;
+        event_splitter.finish(|data| response.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
     }
 
@@ -138,7 +141,7 @@ fn content_bytes(delta: &Delta) -> usize {
 /// Reports an event past its limit as a response past its limit.
 fn as_answer_fault(fault: ReadFault) -> ReadFault {
     match fault {
-        ReadFault::Frame(FrameFault::TooLarge) => ReadFault::TooLarge,
+        ReadFault::Event(EventFault::TooLarge) => ReadFault::TooLarge,
         other => other,
     }
 }

@@ -32,14 +32,14 @@ impl ApiKey {
     /// # Errors
     /// [`ProviderErrorKind::Configuration`] if the variable is not set, or holds no key.
     pub fn from_env(variable: &str) -> Result<Self, ProviderError> {
-        let what = format!("the key in the environment variable {variable}");
+        let origin = format!("the key in the environment variable {variable}");
         match env::var(variable) {
-            Ok(key) => Self::parse(&key, &what),
+            Ok(key) => Self::parse(&key, &origin),
             Err(env::VarError::NotPresent) => Err(configuration_error(format!(
                 "the environment variable {variable} is not set; it must contain the key"
             ))),
             // Drop the standard library's error, because it shows the value.
-            Err(env::VarError::NotUnicode(_)) => Err(configuration_error(format!("{what} is not text"))),
+            Err(env::VarError::NotUnicode(_)) => Err(configuration_error(format!("{origin} is not text"))),
         }
     }
 
@@ -48,18 +48,18 @@ impl ApiKey {
     /// # Errors
     /// [`ProviderErrorKind::Configuration`] if the file cannot be read, or holds no key.
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
-        let what = format!("the key in {}", path.display());
+        let origin = format!("the key in {}", path.display());
         // Read one byte more than the limit, to detect a file that is too long.
         let limit = MAX_KEY_BYTES as u64 + 1;
         let mut bytes = Vec::new();
         File::open(path)
             .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-            .map_err(|error| configuration_error(format!("cannot read {what}")).with_source(error))?;
+            .map_err(|error| configuration_error(format!("cannot read {origin}")).with_source(error))?;
         // Drop the standard library's error, because it shows the bytes.
         let Ok(text) = String::from_utf8(bytes) else {
-            return Err(configuration_error(format!("{what} is not text")));
+            return Err(configuration_error(format!("{origin} is not text")));
         };
-        Self::parse(&text, &what)
+        Self::parse(&text, &origin)
     }
 
     /// Returns a header value with the key, marked as sensitive.
@@ -75,16 +75,18 @@ impl ApiKey {
         text.replace(&self.0, REDACTED)
     }
 
-    fn parse(text: &str, what: &str) -> Result<Self, ProviderError> {
+    fn parse(text: &str, origin: &str) -> Result<Self, ProviderError> {
         let key = text.trim();
         if key.is_empty() {
-            return Err(configuration_error(format!("{what} is empty")));
+            return Err(configuration_error(format!("{origin} is empty")));
         }
         if text.len() > MAX_KEY_BYTES {
-            return Err(configuration_error(format!("{what} is longer than {MAX_KEY_BYTES} bytes")));
+            return Err(configuration_error(format!("{origin} is longer than {MAX_KEY_BYTES} bytes")));
         }
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(configuration_error(format!("{what} contains characters other than visible ASCII")));
+            return Err(configuration_error(format!(
+                "{origin} contains characters other than visible ASCII"
+            )));
         }
         Ok(Self(key.to_owned()))
     }

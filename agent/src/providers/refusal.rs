@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use super::{
     ApiKey, ProviderKind,
     connection::{Response, next_chunk},
-    frames::FrameFault,
+    event_splitter::EventFault,
     retry::{FailedRequest, RetryAdvice, read_retry_after},
     wire::{self, ReadFault, ReportedError},
 };
@@ -65,25 +65,25 @@ impl RequestIdentity {
         }
         let actual_type = wire::printable_excerpt(&self.without_key(media_type));
         let reported = self.reported_text(&ReportedError::from_body(&read_body(response).await));
-        let what = format!("answered {actual_type:?} instead of {expected}: {reported}");
-        Err(FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, &what)))
+        let problem = format!("answered {actual_type:?} instead of {expected}: {reported}");
+        Err(FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, &problem)))
     }
 
     /// Returns the failure of a broken connection.
     pub(super) fn connection_failure(
         &self,
-        what: &str,
+        problem: &str,
         error: impl Error + Send + Sync + 'static,
     ) -> FailedRequest {
-        let error = self.error(ProviderErrorKind::Transport, what).with_source(error);
+        let error = self.error(ProviderErrorKind::Transport, problem).with_source(error);
         FailedRequest::retryable(error)
     }
 
     /// Returns the failure of a provider that was silent for too long. It is not retried, because a retry
     /// would most likely wait as long.
     pub(super) fn silence_failure(&self, limit: Duration) -> FailedRequest {
-        let what = format!("sent nothing for {} s", limit.as_secs_f64());
-        FailedRequest::permanent(self.error(ProviderErrorKind::Transport, &what))
+        let problem = format!("sent nothing for {} s", limit.as_secs_f64());
+        FailedRequest::permanent(self.error(ProviderErrorKind::Transport, &problem))
     }
 
     /// Returns the failure of a cancelled request.
@@ -95,17 +95,18 @@ impl RequestIdentity {
 
     /// Returns the failure of a response that broke off.
     pub(super) fn cut_off(&self) -> FailedRequest {
-        let what = "broke its answer off: nothing says that it is whole";
-        FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, what))
+        let problem = "broke its answer off: nothing says that it is whole";
+        FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, problem))
     }
 
     /// Returns the failure of a response that cannot be decoded.
     pub(super) fn decode_failure(&self, fault: ReadFault) -> FailedRequest {
-        let malformed = |what: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, what));
+        let malformed =
+            |problem: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, problem));
         match fault {
             ReadFault::Reported(reported) => {
-                let what = format!("broke its answer off: {}", self.reported_text(&reported));
-                let error = self.error(reported.kind, &what);
+                let problem = format!("broke its answer off: {}", self.reported_text(&reported));
+                let error = self.error(reported.kind, &problem);
                 match reported.kind {
                     ProviderErrorKind::Server | ProviderErrorKind::RateLimited => {
                         FailedRequest::retryable(error)
@@ -116,10 +117,10 @@ impl RequestIdentity {
             ReadFault::NoStopReason => FailedRequest::permanent(
                 self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
             ),
-            ReadFault::TooLarge | ReadFault::Frame(FrameFault::TooLarge) => {
+            ReadFault::TooLarge | ReadFault::Event(EventFault::TooLarge) => {
                 malformed("gave an answer that is larger than the limit")
             }
-            ReadFault::Frame(FrameFault::NotText) => malformed("gave an answer that is not UTF-8"),
+            ReadFault::Event(EventFault::NotText) => malformed("gave an answer that is not UTF-8"),
             // Report only the position: the JSON error quotes the text, which may be anything.
             ReadFault::Json(error) => {
                 let (line, column) = (error.line(), error.column());
@@ -138,8 +139,8 @@ impl RequestIdentity {
         StopReason::Other(reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned())
     }
 
-    fn error(&self, kind: ProviderErrorKind, what: &str) -> ProviderError {
-        ProviderError::new(kind, self.without_key(&format!("{} {what}", self.kind)))
+    fn error(&self, kind: ProviderErrorKind, problem: &str) -> ProviderError {
+        ProviderError::new(kind, self.without_key(&format!("{} {problem}", self.kind)))
     }
 
     fn reported_text(&self, reported: &ReportedError) -> String {

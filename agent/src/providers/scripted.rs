@@ -69,12 +69,12 @@ pub enum ScriptError {
         turns: usize,
     },
     /// A request differs from what the script expects.
-    #[error("turn {turn} of the script expects {what} {expected}, and was asked with {got}")]
+    #[error("turn {turn} of the script expects {part} {expected}, and was asked with {got}")]
     Unexpected {
         /// Which turn, counted from 1.
         turn: usize,
         /// Which part of the request.
-        what: &'static str,
+        part: &'static str,
         /// The expected value.
         expected: String,
         /// The actual value.
@@ -387,7 +387,7 @@ impl Expect {
         match &expected.contains {
             Some(part) if !text.contains(part.as_str()) => Err(ScriptError::Unexpected {
                 turn,
-                what: "a last message with",
+                part: "a last message with",
                 expected: format!("{part:?}"),
                 got: format!("{text:?}"),
             }),
@@ -398,14 +398,14 @@ impl Expect {
 
 fn equal<T: PartialEq + fmt::Debug>(
     turn: usize,
-    what: &'static str,
+    part: &'static str,
     expected: Option<&T>,
     got: &T,
 ) -> Result<(), ScriptError> {
     match expected {
         Some(expected) if expected != got => Err(ScriptError::Unexpected {
             turn,
-            what,
+            part,
             expected: format!("{expected:?}"),
             got: format!("{got:?}"),
         }),

@@ -28,7 +28,7 @@ use url::Url;
 
 use super::{
     ApiKey, ProviderKind,
-    frames::{FrameFault, Framing},
+    event_splitter::{EventFault, EventFormat},
 };
 use crate::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
 
@@ -72,7 +72,7 @@ pub(super) enum ResponseProgress {
 #[derive(Debug)]
 pub(super) enum ReadFault {
     /// The bytes are not an event.
-    Frame(FrameFault),
+    Event(EventFault),
     /// The event is not the JSON that the protocol prescribes.
     Json(serde_json::Error),
     /// The provider reports an error in the middle of its response.
@@ -83,9 +83,9 @@ pub(super) enum ReadFault {
     NoStopReason,
 }
 
-impl From<FrameFault> for ReadFault {
-    fn from(fault: FrameFault) -> Self {
-        Self::Frame(fault)
+impl From<EventFault> for ReadFault {
+    fn from(fault: EventFault) -> Self {
+        Self::Event(fault)
     }
 }
 
@@ -138,18 +138,18 @@ pub(super) fn body(kind: ProviderKind, request: WireRequest<'_>) -> Result<Vec<u
 }
 
 /// Returns how the response's events are delimited.
-pub(super) fn framing(kind: ProviderKind) -> Framing {
+pub(super) fn event_format(kind: ProviderKind) -> EventFormat {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => Framing::Events,
-        ProviderKind::Ollama => Framing::Lines,
+        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => EventFormat::Events,
+        ProviderKind::Ollama => EventFormat::Lines,
     }
 }
 
 /// Returns the media type of a response.
 pub(super) fn media_type(kind: ProviderKind) -> &'static str {
-    match framing(kind) {
-        Framing::Events => "text/event-stream",
-        Framing::Lines => "application/x-ndjson",
+    match event_format(kind) {
+        EventFormat::Events => "text/event-stream",
+        EventFormat::Lines => "application/x-ndjson",
     }
 }
 

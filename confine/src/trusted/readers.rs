@@ -40,7 +40,7 @@ pub fn judge_readers(file: BorrowedFd<'_>, path: &Path, group: GroupReaders) -> 
             .is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
     };
     if by_group && (has_access_list(file) || !is_private_group(stat.st_gid, stat.st_uid)) && !is_read_only() {
-        return readable("others of its group", "g-r");
+        return readable("other members of its group", "g-r");
     }
     Ok(())
 }

@@ -1,18 +1,18 @@
 //! Writes a tree as Markdown, or as plain text of the same shape.
 //!
 //! The tree is walked without recursion. An element that changes the form of its content (a quote, a list item, a cell)
-//! opens a frame that collects the content. Frames of one kind have a bounded depth, so that the work is linear.
+//! opens an element that collects the content. Elements of one kind have a bounded depth, so that the work is linear.
 //!
-//! Text is escaped when it is read, and code when its frame ends. No frame opens inside code, because the nested
+//! Text is escaped when it is read, and code when its element ends. No element opens inside code, because the nested
 //! content would bypass the escaping of code.
 
 use super::{
     characters::visible,
     elements::{is_block, is_line_of_code, language},
     escape::{code, escape_line, escape_target, longest_run, push_escaped, separate_marks},
-    frame::{Frame, FrameKind},
     links::Links,
     lists::List,
+    open_element::{ElementForm, OpenElement},
     table::{HtmlTable, is_layout},
     tree::{HtmlTree, NodeData, NodeId, WalkEvent},
 };
@@ -33,15 +33,16 @@ const DEFINITION: &str = "  ";
 
 /// Writes the content of a tree.
 pub(super) fn write(tree: &HtmlTree, root: NodeId, links: &Links, style: Style) -> String {
-    let page = Frame::new(NodeId::MAX, FrameKind::Page);
-    let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
+    let page = OpenElement::new(NodeId::MAX, ElementForm::Page);
+    let mut writer =
+        Writer { tree, links, style, open_elements: vec![page], lists: Vec::new(), tables: Vec::new() };
     for step in tree.walk(root) {
         match step {
             WalkEvent::Open(id) => writer.open(id),
             WalkEvent::Close(id) => writer.close(id),
         }
     }
-    let mut text = writer.frames.swap_remove(0).text;
+    let mut text = writer.open_elements.swap_remove(0).text;
     text.truncate(text.trim_end().len());
     text
 }
@@ -50,7 +51,7 @@ struct Writer<'a> {
     tree: &'a HtmlTree,
     links: &'a Links,
     style: Style,
-    frames: Vec<Frame>,
+    open_elements: Vec<OpenElement>,
     lists: Vec<List>,
     tables: Vec<(NodeId, HtmlTable)>,
 }
@@ -69,12 +70,12 @@ impl Writer<'_> {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.paragraph();
                 let level = usize::from(name.as_bytes()[1] - b'0');
-                self.push(id, FrameKind::Heading(level));
+                self.push(id, ElementForm::Heading(level));
             }
             "blockquote" => {
                 self.paragraph();
-                if self.count(|kind| matches!(kind, FrameKind::Quote)) < MAX_QUOTES {
-                    self.push(id, FrameKind::Quote);
+                if self.count(|kind| matches!(kind, ElementForm::Quote)) < MAX_QUOTES {
+                    self.push(id, ElementForm::Quote);
                 }
             }
             "ul" | "ol" | "menu" | "dir" => self.open_list(id, name),
@@ -83,9 +84,10 @@ impl Writer<'_> {
                 self.line();
                 // Indent by one step only: Markdown recognizes no mark after four or more columns of
                 // indentation.
-                if self.count(|kind| matches!(kind, FrameKind::Item { marker } if marker == DEFINITION)) == 0
+                if self.count(|kind| matches!(kind, ElementForm::Item { marker } if marker == DEFINITION))
+                    == 0
                 {
-                    self.push(id, FrameKind::Item { marker: DEFINITION.to_owned() });
+                    self.push(id, ElementForm::Item { marker: DEFINITION.to_owned() });
                 }
             }
             "dt" => {
@@ -94,9 +96,9 @@ impl Writer<'_> {
             }
             "pre" | "xmp" | "listing" | "plaintext" => {
                 self.paragraph();
-                self.push(id, FrameKind::Code { language: language(self.tree, id) });
+                self.push(id, ElementForm::Code { language: language(self.tree, id) });
             }
-            "code" | "kbd" | "samp" | "tt" => self.push(id, FrameKind::CodeSpan),
+            "code" | "kbd" | "samp" | "tt" => self.push(id, ElementForm::CodeSpan),
             "strong" | "b" => self.inline(id, "**"),
             "em" | "i" | "cite" | "dfn" | "var" => self.inline(id, "*"),
             "del" | "s" | "strike" => self.inline(id, "~~"),
@@ -104,14 +106,14 @@ impl Writer<'_> {
             "table" => self.open_table(id),
             "tr" => self.open_row(),
             "td" | "th" => self.open_cell(id, name),
-            "caption" => self.push(id, FrameKind::Caption),
+            "caption" => self.push(id, ElementForm::Caption),
             _ if is_block(name) => self.paragraph(),
             _ => {}
         }
     }
 
     fn close(&mut self, id: NodeId) {
-        if self.frames.last().is_some_and(|frame| frame.id == id && self.frames.len() > 1) {
+        if self.open_elements.last().is_some_and(|element| element.id == id && self.open_elements.len() > 1) {
             self.pop();
         }
         if self.lists.last().is_some_and(|list| list.id == id) {
@@ -123,7 +125,7 @@ impl Writer<'_> {
             let rendered = table.write(self.style);
             self.paragraph();
             self.raw(&rendered);
-            self.top().blocks = true;
+            self.top().has_blocks = true;
         }
         let name = self.tree.name(id);
         if is_block(name) || (self.is_in_code() && is_line_of_code(name)) {
@@ -161,20 +163,20 @@ impl Writer<'_> {
             Some(2..) | Some(0) if !after_item => self.paragraph(),
             Some(_) | None => self.line(),
         }
-        if self.count(|kind| matches!(kind, FrameKind::Item { .. })) < MAX_QUOTES {
-            self.push(id, FrameKind::Item { marker });
+        if self.count(|kind| matches!(kind, ElementForm::Item { .. })) < MAX_QUOTES {
+            self.push(id, ElementForm::Item { marker });
         }
     }
 
     fn open_link(&mut self, id: NodeId) {
         if self.count(|kind| {
-            matches!(kind, FrameKind::Link { .. } | FrameKind::Code { .. } | FrameKind::CodeSpan)
+            matches!(kind, ElementForm::Link { .. } | ElementForm::Code { .. } | ElementForm::CodeSpan)
         }) > 0
         {
             return;
         }
         let target = self.tree.attribute(id, "href").and_then(|target| self.links.absolute(target));
-        self.push(id, FrameKind::Link { target });
+        self.push(id, ElementForm::Link { target });
     }
 
     fn open_table(&mut self, id: NodeId) {
@@ -202,17 +204,17 @@ impl Writer<'_> {
         }
         let columns =
             self.tree.attribute(id, "colspan").and_then(|span| span.trim().parse().ok()).unwrap_or(1);
-        self.push(id, FrameKind::Cell { heading: name == "th", columns });
+        self.push(id, ElementForm::Cell { heading: name == "th", columns });
     }
 
     fn inline(&mut self, id: NodeId, mark: &'static str) {
-        let encloses = |kind: &FrameKind| match kind {
-            FrameKind::Code { .. } | FrameKind::CodeSpan | FrameKind::Heading(_) => true,
-            FrameKind::Inline(open_mark) => *open_mark == mark,
+        let encloses = |kind: &ElementForm| match kind {
+            ElementForm::Code { .. } | ElementForm::CodeSpan | ElementForm::Heading(_) => true,
+            ElementForm::Inline(open_mark) => *open_mark == mark,
             _ => false,
         };
         if self.style == Style::Markdown && self.count(encloses) == 0 {
-            self.push(id, FrameKind::Inline(mark));
+            self.push(id, ElementForm::Inline(mark));
         }
     }
 
@@ -224,7 +226,7 @@ impl Writer<'_> {
         }
         let alternative = if self.style == Style::Markdown { escape_line(&alternative) } else { alternative };
         let target = self.tree.attribute(id, "src").and_then(|target| self.links.absolute(target));
-        let is_in_link = self.count(|kind| matches!(kind, FrameKind::Link { .. })) > 0;
+        let is_in_link = self.count(|kind| matches!(kind, ElementForm::Link { .. })) > 0;
         self.word_break();
         match target {
             Some(target) if self.style == Style::Markdown && !is_in_link => {
@@ -234,62 +236,63 @@ impl Writer<'_> {
         }
     }
 
-    fn count(&self, counted: impl Fn(&FrameKind) -> bool) -> usize {
-        self.frames.iter().filter(|frame| counted(&frame.kind)).count()
+    fn count(&self, counted: impl Fn(&ElementForm) -> bool) -> usize {
+        self.open_elements.iter().filter(|element| counted(&element.kind)).count()
     }
 
     fn is_in_code(&self) -> bool {
-        self.count(|kind| matches!(kind, FrameKind::Code { .. } | FrameKind::CodeSpan)) > 0
+        self.count(|kind| matches!(kind, ElementForm::Code { .. } | ElementForm::CodeSpan)) > 0
     }
 
-    fn push(&mut self, id: NodeId, kind: FrameKind) {
-        self.frames.push(Frame::new(id, kind));
+    fn push(&mut self, id: NodeId, kind: ElementForm) {
+        self.open_elements.push(OpenElement::new(id, kind));
     }
 
-    fn top(&mut self) -> &mut Frame {
-        // The page's own frame is never popped.
-        let index = self.frames.len() - 1;
-        &mut self.frames[index]
+    fn top(&mut self) -> &mut OpenElement {
+        // The page itself is never popped.
+        let index = self.open_elements.len() - 1;
+        &mut self.open_elements[index]
     }
 
     /// Writes a text. Its white space is collapsed unless the text is code.
     fn text(&mut self, text: &str) {
         let text = visible(text);
         let style = self.style;
-        if self.count(|kind| matches!(kind, FrameKind::Code { .. })) > 0 {
+        if self.count(|kind| matches!(kind, ElementForm::Code { .. })) > 0 {
             self.top().text.push_str(&text);
             return;
         }
         if text.starts_with(char::is_whitespace) {
-            self.top().space = true;
+            self.top().needs_space = true;
         }
         let code = self.is_in_code();
         for word in text.split_whitespace() {
             self.word_break();
-            let frame = self.top();
-            let line = frame.text.trim_end_matches(' ');
+            let element = self.top();
+            let line = element.text.trim_end_matches(' ');
             let at_start = line.is_empty() || line.ends_with('\n');
             if code || style == Style::Text {
-                frame.text.push_str(word);
+                element.text.push_str(word);
             } else {
-                push_escaped(&mut frame.text, word, at_start);
+                push_escaped(&mut element.text, word, at_start);
             }
-            frame.space = true;
+            element.needs_space = true;
         }
         if !text.is_empty() && !text.ends_with(char::is_whitespace) {
-            self.top().space = false;
+            self.top().needs_space = false;
         }
     }
 
     /// Writes the space that was read before this word, if there was one.
     fn word_break(&mut self) {
-        let frame = self.top();
+        let element = self.top();
         let inline =
-            matches!(frame.kind, FrameKind::Inline(_) | FrameKind::Link { .. } | FrameKind::CodeSpan);
-        if frame.space && (inline || !frame.text.is_empty()) && !frame.text.ends_with(['\n', ' ']) {
-            frame.text.push(' ');
+            matches!(element.kind, ElementForm::Inline(_) | ElementForm::Link { .. } | ElementForm::CodeSpan);
+        if element.needs_space && (inline || !element.text.is_empty()) && !element.text.ends_with(['\n', ' '])
+        {
+            element.text.push(' ');
         }
-        frame.space = false;
+        element.needs_space = false;
     }
 
     fn raw(&mut self, text: &str) {
@@ -301,86 +304,88 @@ impl Writer<'_> {
         if self.is_in_code() {
             return;
         }
-        let frame = self.top();
-        frame.space = false;
-        let end = frame.text.trim_end_matches(' ').len();
-        frame.text.truncate(end);
-        if !frame.text.is_empty() && !frame.text.ends_with('\n') {
-            frame.text.push('\n');
+        let element = self.top();
+        element.needs_space = false;
+        let end = element.text.trim_end_matches(' ').len();
+        element.text.truncate(end);
+        if !element.text.is_empty() && !element.text.ends_with('\n') {
+            element.text.push('\n');
         }
     }
 
     /// Ends the paragraph if it has any text.
     fn paragraph(&mut self) {
-        if self.count(|kind| matches!(kind, FrameKind::Code { .. })) > 0 {
-            let frame = self.top();
-            if !frame.text.is_empty() && !frame.text.ends_with('\n') {
-                frame.text.push('\n');
+        if self.count(|kind| matches!(kind, ElementForm::Code { .. })) > 0 {
+            let element = self.top();
+            if !element.text.is_empty() && !element.text.ends_with('\n') {
+                element.text.push('\n');
             }
             return;
         }
         self.line();
-        let frame = self.top();
-        if !frame.text.is_empty() && !frame.text.ends_with("\n\n") {
-            frame.text.push('\n');
+        let element = self.top();
+        if !element.text.is_empty() && !element.text.ends_with("\n\n") {
+            element.text.push('\n');
         }
     }
 
     fn line_break(&mut self) {
         let code = self.is_in_code();
-        let frame = self.top();
-        if code || (!frame.text.is_empty() && !frame.text.ends_with("\n\n")) {
-            let text_end = if code { frame.text.len() } else { frame.text.trim_end_matches(' ').len() };
-            frame.text.truncate(text_end);
-            frame.text.push('\n');
+        let element = self.top();
+        if code || (!element.text.is_empty() && !element.text.ends_with("\n\n")) {
+            let text_end = if code { element.text.len() } else { element.text.trim_end_matches(' ').len() };
+            element.text.truncate(text_end);
+            element.text.push('\n');
         }
-        frame.space = false;
+        element.needs_space = false;
     }
 
     fn rule(&mut self) {
         self.paragraph();
         if self.style == Style::Markdown && !self.top().text.is_empty() {
             self.raw("---\n\n");
-            self.top().blocks = true;
+            self.top().has_blocks = true;
         }
     }
 
-    /// Ends a frame. The content is appended to the frame below, in the form of its kind.
+    /// Closes an element. Its content is appended to the element below, in the form of its kind.
     fn pop(&mut self) {
-        let Some(Frame { kind, text, space, blocks, .. }) = self.frames.pop() else { return };
+        let Some(OpenElement { kind, text, needs_space, has_blocks, .. }) = self.open_elements.pop() else {
+            return;
+        };
         let markdown = self.style == Style::Markdown;
         match kind {
-            FrameKind::Page => {}
-            FrameKind::Cell { heading, columns } => {
+            ElementForm::Page => {}
+            ElementForm::Cell { heading, columns } => {
                 if let Some((_, table)) = self.tables.last_mut() {
                     table.cell(&text, heading, columns);
                 }
             }
-            FrameKind::Quote
-            | FrameKind::Item { .. }
-            | FrameKind::Code { .. }
-            | FrameKind::Heading(_)
-            | FrameKind::Caption => {
+            ElementForm::Quote
+            | ElementForm::Item { .. }
+            | ElementForm::Code { .. }
+            | ElementForm::Heading(_)
+            | ElementForm::Caption => {
                 self.pop_block(&kind, &text);
             }
-            FrameKind::Inline(_) | FrameKind::CodeSpan | FrameKind::Link { .. } => {
-                self.pop_inline(&kind, &text, blocks, markdown);
-                let frame = self.top();
-                frame.space = frame.space || space || text.ends_with(' ');
+            ElementForm::Inline(_) | ElementForm::CodeSpan | ElementForm::Link { .. } => {
+                self.pop_inline(&kind, &text, has_blocks, markdown);
+                let element = self.top();
+                element.needs_space = element.needs_space || needs_space || text.ends_with(' ');
             }
         }
     }
 
-    fn pop_block(&mut self, kind: &FrameKind, text: &str) {
+    fn pop_block(&mut self, kind: &ElementForm, text: &str) {
         let markdown = self.style == Style::Markdown;
         let content = text.trim_matches('\n');
         if content.trim().is_empty() {
             return;
         }
         let in_cell = self.is_in_cell();
-        self.top().blocks = true;
+        self.top().has_blocks = true;
         match kind {
-            FrameKind::Quote if markdown => {
+            ElementForm::Quote if markdown => {
                 self.paragraph();
                 for line in content.trim_end().lines() {
                     self.raw(if line.is_empty() { ">" } else { "> " });
@@ -389,21 +394,21 @@ impl Writer<'_> {
                 }
                 self.raw("\n");
             }
-            FrameKind::Item { marker } => self.item(marker, content.trim()),
+            ElementForm::Item { marker } => self.item(marker, content.trim()),
             // A row of a table is one line, so write each line of code as a separate code span.
-            FrameKind::Code { .. } if markdown && in_cell => {
+            ElementForm::Code { .. } if markdown && in_cell => {
                 self.paragraph();
                 for line in content.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
                     self.raw(&code(line, in_cell));
                     self.raw("\n");
                 }
             }
-            FrameKind::Code { language } if markdown => {
+            ElementForm::Code { language } if markdown => {
                 let fence = "`".repeat(longest_run(content).max(2) + 1);
                 self.paragraph();
                 self.raw(&format!("{fence}{language}\n{}\n{fence}\n\n", content.trim_end()));
             }
-            FrameKind::Heading(level) if markdown => {
+            ElementForm::Heading(level) if markdown => {
                 let line = content.split_whitespace().collect::<Vec<_>>().join(" ");
                 self.paragraph();
                 self.raw(&format!("{} {line}\n\n", "#".repeat(*level)));
@@ -428,31 +433,31 @@ impl Writer<'_> {
             self.raw(line);
             self.raw("\n");
         }
-        let frame = self.top();
-        frame.item_end = frame.text.len();
+        let element = self.top();
+        element.item_end = element.text.len();
     }
 
-    fn pop_inline(&mut self, kind: &FrameKind, text: &str, blocks: bool, markdown: bool) {
+    fn pop_inline(&mut self, kind: &ElementForm, text: &str, has_blocks: bool, markdown: bool) {
         let content = text.trim();
         if content.is_empty() {
             return;
         }
         let (leading, in_cell) = (text.starts_with(' '), self.is_in_cell());
         // A mark such as `**` cannot enclose blocks, so content with blocks is written without it.
-        let paragraphs = blocks || content.contains("\n\n");
-        let parent_frame = self.top();
-        parent_frame.space = parent_frame.space || leading;
-        parent_frame.blocks |= blocks;
+        let paragraphs = has_blocks || content.contains("\n\n");
+        let parent = self.top();
+        parent.needs_space = parent.needs_space || leading;
+        parent.has_blocks |= has_blocks;
         // A block starts on a separate line, even if it comes first.
-        if blocks {
+        if has_blocks {
             self.paragraph();
         } else {
             self.word_break();
         }
         let label = match kind {
-            FrameKind::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
-            FrameKind::CodeSpan if markdown => code(content, in_cell),
-            FrameKind::Link { target: Some(target) } if markdown && !paragraphs => {
+            ElementForm::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
+            ElementForm::CodeSpan if markdown => code(content, in_cell),
+            ElementForm::Link { target: Some(target) } if markdown && !paragraphs => {
                 format!("[{}]({})", content.replace('\n', " "), escape_target(target))
             }
             _ => content.to_owned(),
@@ -467,6 +472,6 @@ impl Writer<'_> {
     }
 
     fn is_in_cell(&self) -> bool {
-        self.count(|kind| matches!(kind, FrameKind::Cell { .. })) > 0
+        self.count(|kind| matches!(kind, ElementForm::Cell { .. })) > 0
     }
 }

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::response::{MAX_CONSIDERED, ProviderResponse, ProviderResult, UnexpectedResponse};
+use super::response::{MAX_CONSIDERED, SearchHit, SearchResponse, UnexpectedResponse};
 use crate::web_page::tree::{HtmlTree, NodeId};
 
 /// The base of the page's relative links.
@@ -13,9 +13,9 @@ const BASE: &str = "https://duckduckgo.com/";
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.
-pub(super) fn read(html: &str) -> Result<ProviderResponse, UnexpectedResponse> {
+pub(super) fn read(html: &str) -> Result<SearchResponse, UnexpectedResponse> {
     let tree = HtmlTree::parse(html);
-    let mut results: Vec<ProviderResult> = Vec::new();
+    let mut results: Vec<SearchHit> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
     for id in tree.elements() {
         let is_in_class = |class: &str| has_class(&tree, id, class);
@@ -31,7 +31,7 @@ pub(super) fn read(html: &str) -> Result<ProviderResponse, UnexpectedResponse> {
                 break;
             }
             let url = tree.attribute(id, "href").and_then(target).unwrap_or_default();
-            results.push(ProviderResult { title: text(), url, ..ProviderResult::default() });
+            results.push(SearchHit { title: text(), url, ..SearchHit::default() });
         } else if let Some(last_result) = results.last_mut() {
             if is_in_class("result__snippet") {
                 last_result.snippet = text();
@@ -45,7 +45,7 @@ pub(super) fn read(html: &str) -> Result<ProviderResponse, UnexpectedResponse> {
         let problem = "it is not a page of results; the provider may block automated requests";
         return Err(UnexpectedResponse::new(problem, String::new()));
     }
-    Ok(ProviderResponse { results, unresponsive: Vec::new() })
+    Ok(SearchResponse { results, unresponsive: Vec::new() })
 }
 
 /// Returns the URL that a link of the page leads to. `None` for an advertisement, a redirect without a

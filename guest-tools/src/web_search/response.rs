@@ -12,7 +12,7 @@ pub(super) const MAX_CONSIDERED: usize = 1_000;
 
 /// The search provider whose format is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SearchProvider {
+pub(super) enum ResponseFormat {
     Searxng,
     Brave,
     Tavily,
@@ -22,7 +22,7 @@ pub(super) enum SearchProvider {
 
 /// An unchecked result, as the provider sent it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ProviderResult {
+pub(super) struct SearchHit {
     pub(super) title: String,
     pub(super) url: String,
     pub(super) snippet: String,
@@ -31,8 +31,8 @@ pub(super) struct ProviderResult {
 
 /// A provider's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ProviderResponse {
-    pub(super) results: Vec<ProviderResult>,
+pub(super) struct SearchResponse {
+    pub(super) results: Vec<SearchHit>,
     /// The search engines behind the provider that did not answer, named as the provider names them.
     pub(super) unresponsive: Vec<String>,
 }
@@ -78,7 +78,7 @@ enum TextFormat {
     Html,
 }
 
-impl SearchProvider {
+impl ResponseFormat {
     /// The provider with this name. The tool's schema has already checked the name.
     pub(super) fn from_name(name: &str) -> Self {
         match name {
@@ -94,7 +94,7 @@ impl SearchProvider {
     ///
     /// # Errors
     /// [`UnexpectedResponse`] if the bytes do not have the form of the provider's answers.
-    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderResponse, UnexpectedResponse> {
+    pub(super) fn read(self, bytes: &[u8]) -> Result<SearchResponse, UnexpectedResponse> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
@@ -115,7 +115,7 @@ impl SearchProvider {
         };
         let fields = self.fields();
         let results = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
-        Ok(ProviderResponse { results, unresponsive: self.unresponsive(&answer) })
+        Ok(SearchResponse { results, unresponsive: self.unresponsive(&answer) })
     }
 
     /// The list of results.
@@ -173,9 +173,9 @@ impl SearchProvider {
 
 impl ResultFields {
     /// Reads a result. A value that is not text counts as missing.
-    fn read(&self, result: &Value) -> ProviderResult {
+    fn read(&self, result: &Value) -> SearchHit {
         let text = |key: &str| result[key].as_str().map(|text| self.texts.read(text)).unwrap_or_default();
-        ProviderResult {
+        SearchHit {
             title: text(self.title),
             url: result[self.url].as_str().unwrap_or_default().to_owned(),
             snippet: text(self.snippet),

@@ -7,7 +7,7 @@ use portcullis_sdk::ToolOutput;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{duckduckgo::begins_with_date, response::ProviderResult};
+use super::{duckduckgo::begins_with_date, response::SearchHit};
 use crate::web_page::{
     characters::one_line,
     escape::{escape_line, escape_target},
@@ -29,7 +29,7 @@ const MAX_DATE_BYTES: usize = 40;
 /// The maximum length of the list of engines that did not answer, in bytes.
 const MAX_UNRESPONSIVE_BYTES: usize = 300;
 
-/// The maximum number of bytes of a text that are cleaned.
+/// The number of bytes of a text that are cleaned. The rest is dropped first.
 const MAX_CLEANED_BYTES: usize = 16 << 10;
 
 /// The conditions that a result must meet.
@@ -57,10 +57,10 @@ pub(super) struct CleanResult {
 }
 
 /// Chooses the first results that meet the conditions.
-pub(super) fn choose_results(provider_results: &[ProviderResult], filter: ResultFilter<'_>) -> ChosenResults {
+pub(super) fn choose_results(hits: &[SearchHit], filter: ResultFilter<'_>) -> ChosenResults {
     let mut chosen = ChosenResults::default();
     let mut seen_pages = HashSet::new();
-    for provider_result in provider_results {
+    for provider_result in hits {
         if chosen.results.len() == filter.max_results {
             break;
         }
@@ -95,7 +95,7 @@ impl ResultFilter<'_> {
 }
 
 /// Cleans a result. `None` if its URL is not a plain web URL.
-fn clean(provider_result: &ProviderResult) -> Option<CleanResult> {
+fn clean(provider_result: &SearchHit) -> Option<CleanResult> {
     // A relative URL, which would refer to the provider's site, does not parse here.
     let url = Url::parse(provider_result.url.trim()).ok()?;
     let is_of_the_web = matches!(url.scheme(), "http" | "https") && url.has_host();

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::{
     refusal,
-    response::{MAX_CONSIDERED, ProviderResponse, SearchProvider},
+    response::{MAX_CONSIDERED, ResponseFormat, SearchResponse},
     results::{ResultFilter, choose_results, list},
 };
 
 const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since: None };
 
 fn text_and_data(provider: &str, body: &[u8], filter: ResultFilter<'_>) -> Result<(String, Value), String> {
-    let answer = SearchProvider::from_name(provider).read(body).map_err(|error| error.to_string())?;
-    let ProviderResponse { results: found, unresponsive } = answer;
+    let answer = ResponseFormat::from_name(provider).read(body).map_err(|error| error.to_string())?;
+    let SearchResponse { results: found, unresponsive } = answer;
     let output = list(&choose_results(&found, filter), &unresponsive);
     Ok((output.joined_text(), output.details))
 }
@@ -200,7 +200,7 @@ fn long_texts_and_many_results_are_bounded() {
         .map(|n| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "s" }))
         .collect();
     let body = searxng(&json!(many)).to_string();
-    let found = SearchProvider::from_name("searxng").read(body.as_bytes()).expect("an answer").results;
+    let found = ResponseFormat::from_name("searxng").read(body.as_bytes()).expect("an answer").results;
     assert_eq!(found.len(), MAX_CONSIDERED);
     let few = ResultFilter { max_results: 3, ..ALL };
     assert_eq!(choose_results(&found, few).results.len(), 3);

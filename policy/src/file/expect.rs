@@ -15,7 +15,7 @@ use super::{
     keys,
     read::{check_version, read_document_root},
     section::{Section, SectionEntry},
-    value::{choice_parser, tool_name},
+    value::{choice_parser, parse_tool_name},
 };
 
 /// The maximum number of tools, paths or labels of one expectation.
@@ -48,8 +48,8 @@ pub(crate) fn read_expectations(
         }
         let [expect, never, unchanged] = lists;
         expectations = Expectations {
-            answers: expect.iter().filter_map(|section| names.answer(section, faults)).collect(),
-            never: never.iter().filter_map(|section| names.flow(section, faults)).collect(),
+            answers: expect.iter().filter_map(|section| names.read_answer(section, faults)).collect(),
+            never: never.iter().filter_map(|section| names.read_flow(section, faults)).collect(),
             unchanged: unchanged.iter().filter_map(|section| pinned_digest(section, faults)).collect(),
         };
     });
@@ -70,7 +70,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedVerdict> {
+    fn read_answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedVerdict> {
         section.refuse_unknown(keys::EXPECT, faults);
         // Read all keys before the first `?`, so that each fault is reported.
         let tools = self.tools(section, faults);
@@ -98,7 +98,7 @@ impl Names<'_> {
         {
             entry.refuse(faults, "only a denial has a code; write `verdict = \"deny\"`, or remove the key");
         }
-        let after = elements(section, "after", faults);
+        let after = read_elements(section, "after", faults);
         let after = after.iter().filter_map(|element| self.label(element, faults)).collect();
         Some(ExpectedVerdict {
             name: text(section, "name", faults),
@@ -130,7 +130,7 @@ impl Names<'_> {
                 found.map(ExpectedTools::OfProfile)
             }
             [key] => {
-                let elements = elements(section, key, faults);
+                let elements = read_elements(section, key, faults);
                 let texts: Vec<(&SectionEntry<'_>, &str)> =
                     elements.iter().filter_map(|element| Some((element, element.text(faults)?))).collect();
                 // `*` means all tools, so names beside it add nothing.
@@ -164,7 +164,7 @@ impl Names<'_> {
             element.refuse(faults, message);
             return None;
         }
-        element.parsed(faults, tool_name)
+        element.parsed(faults, parse_tool_name)
     }
 
     fn subjects(
@@ -175,14 +175,14 @@ impl Names<'_> {
     ) -> Vec<ExpectedSubject> {
         let mut subjects = Vec::new();
         for key in ["path", "paths"] {
-            for element in elements(section, key, faults) {
+            for element in read_elements(section, key, faults) {
                 subjects.extend(element.parsed(faults, |text| self.path(text, code)));
             }
         }
-        for element in elements(section, "url", faults) {
+        for element in read_elements(section, "url", faults) {
             subjects.extend(element.text(faults).map(|url| ExpectedSubject::Url(url.to_owned())));
         }
-        for element in elements(section, "command", faults) {
+        for element in read_elements(section, "command", faults) {
             subjects.extend(element.text(faults).map(|command| ExpectedSubject::Command(command.to_owned())));
         }
         subjects
@@ -240,7 +240,7 @@ impl Names<'_> {
         })
     }
 
-    fn flow(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ForbiddenFlow> {
+    fn read_flow(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ForbiddenFlow> {
         section.refuse_unknown(keys::NEVER, faults);
         let keys = ["reads", "writes", "reaches"];
         if keys.iter().all(|key| section.entry(key).is_none()) {
@@ -331,7 +331,7 @@ fn access(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Access> {
 }
 
 /// Returns the elements of a list, or the single value. Empty if the key is absent.
-fn elements<'t>(section: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
+fn read_elements<'t>(section: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
     let Some(entry) = section.entry(key) else { return Vec::new() };
     if !entry.is_list() {
         return vec![entry];

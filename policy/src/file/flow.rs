@@ -9,31 +9,31 @@ use super::{
     keys,
     model::{FlowEntry, LabelWord, Located, SinkWord},
     section::{Section, SectionEntry},
-    value::approval_of,
+    value::parse_approval,
 };
 
 /// The maximum number of flow rules of one text. Every call is compared with all of them.
 const MAX_RULES: usize = 64;
 
 /// Reads all rules; empty if there are none.
-pub(super) fn flow(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<FlowEntry> {
+pub(super) fn read_flow(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<FlowEntry> {
     let Some(entry) = root.entry("flow") else { return Vec::new() };
     let rules = entry.list(faults).unwrap_or_default();
     if rules.len() > MAX_RULES {
         entry.refuse(faults, format!("{} rules; at most {MAX_RULES} are allowed", rules.len()));
         return Vec::new();
     }
-    rules.iter().filter_map(|rule| flow_entry(rule, faults)).collect()
+    rules.iter().filter_map(|rule| read_flow_entry(rule, faults)).collect()
 }
 
-fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowEntry> {
+fn read_flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowEntry> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::FLOW, faults);
     // Read all keys before the first `?`, because each missing key is a separate fault.
-    let after = words(&section, "after", label, faults);
-    let then = words(&section, "then", sink, faults);
+    let after = read_words(&section, "after", parse_label, faults);
+    let then = read_words(&section, "then", parse_sink, faults);
     let approval = match section.entry("approval") {
-        Some(entry) => entry.parsed(faults, ask_or_deny),
+        Some(entry) => entry.parsed(faults, parse_ask_or_deny),
         None => {
             let message = "missing key; write `approval = \"ask\"` or `approval = \"deny\"`";
             faults.add(section.at, &section.path_of("approval"), message);
@@ -44,7 +44,7 @@ fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowE
 }
 
 /// Reads a list that must not be empty.
-fn words<T>(
+fn read_words<T>(
     section: &Section<'_>,
     key: &str,
     parse: impl Fn(&str) -> Result<T, InvalidValue>,
@@ -66,7 +66,7 @@ fn words<T>(
     )
 }
 
-fn label(word: &str) -> Result<LabelWord, InvalidValue> {
+fn parse_label(word: &str) -> Result<LabelWord, InvalidValue> {
     match (word, word.split_once(':')) {
         ("vault", _) => Ok(LabelWord::Vault),
         ("web", _) => Ok(LabelWord::Web),
@@ -77,7 +77,7 @@ fn label(word: &str) -> Result<LabelWord, InvalidValue> {
     }
 }
 
-fn sink(word: &str) -> Result<SinkWord, InvalidValue> {
+fn parse_sink(word: &str) -> Result<SinkWord, InvalidValue> {
     match (word, word.split_once(':')) {
         ("network", _) => Ok(SinkWord::Network),
         ("shell", _) => Ok(SinkWord::Shell),
@@ -87,8 +87,8 @@ fn sink(word: &str) -> Result<SinkWord, InvalidValue> {
     }
 }
 
-fn ask_or_deny(word: &str) -> Result<Approval, InvalidValue> {
-    match approval_of(word)? {
+fn parse_ask_or_deny(word: &str) -> Result<Approval, InvalidValue> {
+    match parse_approval(word)? {
         Approval::Allow => Err(InvalidValue::AllowingFlowRule),
         approval @ (Approval::Ask | Approval::Deny) => Ok(approval),
     }

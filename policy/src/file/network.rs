@@ -10,20 +10,23 @@ use super::{
     invalid::InvalidValue,
     keys,
     section::{Section, SectionEntry},
-    value::{choice_parser, elements, parse_text, read_count, read_size},
+    value::{choice_parser, parse_text, read_count, read_elements, read_size},
 };
 
 /// Reads the keys `hosts` and `methods` of a profile.
-pub(super) fn network(section: &Section<'_>, faults: &mut Faults<'_>) -> NetworkEntries {
+pub(super) fn read_network(section: &Section<'_>, faults: &mut Faults<'_>) -> NetworkEntries {
     NetworkEntries {
-        hosts: section.entry("hosts").map(|entry| entry.located(elements(&entry, faults, parse_text))),
-        methods: section.entry("methods").and_then(|entry| methods(&entry, faults)),
+        hosts: section.entry("hosts").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
+        methods: section.entry("methods").and_then(|entry| read_methods(&entry, faults)),
     }
 }
 
 /// Reads `methods`. An empty list is refused: it would grant no method, but its author may intend all
 /// methods.
-fn methods(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HttpMethod>>>> {
+fn read_methods(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<Located<Vec<Located<HttpMethod>>>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -31,26 +34,26 @@ fn methods(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<
         );
         return None;
     }
-    Some(entry.located(elements(entry, faults, parse_text)))
+    Some(entry.located(read_elements(entry, faults, parse_text)))
 }
 
 /// Reads an operator's `[egress]`.
-pub(super) fn egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
+pub(super) fn read_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     section.refuse_unknown(keys::EGRESS, faults);
     EgressEntries {
         allow_private: section
             .entry("allow_private")
-            .map_or_else(Vec::new, |entry| elements(&entry, faults, parse_text)),
-        ca: section.entry("ca").and_then(|entry| entry.parsed(faults, ca)),
+            .map_or_else(Vec::new, |entry| read_elements(&entry, faults, parse_text)),
+        ca: section.entry("ca").and_then(|entry| entry.parsed(faults, parse_ca)),
         proxy: section
             .entry("proxy")
             .and_then(|entry| Some(entry.located(entry.parsed(faults, parse_text)?))),
-        robots: robots(section, Ok, faults),
-        ..limits(section, faults)
+        robots: read_robots(section, Ok, faults),
+        ..read_limits(section, faults)
     }
 }
 
-fn robots(
+fn read_robots(
     section: &Section<'_>,
     accept: fn(Robots) -> Result<Robots, InvalidValue>,
     faults: &mut Faults<'_>,
@@ -69,7 +72,7 @@ fn require_obey(robots: Robots) -> Result<Robots, InvalidValue> {
 }
 
 /// Reads `[egress]` of a reduction, which can only lower limits and make requests obey `robots.txt`.
-pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
+pub(super) fn read_reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     section.refuse_unknown(keys::EGRESS, faults);
     for key in keys::EGRESS_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
@@ -77,10 +80,10 @@ pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             faults.add(entry.key_at, &entry.path, message);
         }
     }
-    EgressEntries { robots: robots(section, require_obey, faults), ..limits(section, faults) }
+    EgressEntries { robots: read_robots(section, require_obey, faults), ..read_limits(section, faults) }
 }
 
-fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
+fn read_limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     EgressEntries {
         max_response: section.entry("max_response").and_then(|entry| {
             Some(entry.located(ResponseBytes(read_size(&entry, RESPONSE_BOUNDS, faults)?)))
@@ -95,7 +98,7 @@ fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
 }
 
 /// Checks the path of a file of certificates. The caller resolves the path.
-fn ca(text: &str) -> Result<String, InvalidValue> {
+fn parse_ca(text: &str) -> Result<String, InvalidValue> {
     if text.is_empty() {
         return Err(InvalidValue::NoPath);
     }

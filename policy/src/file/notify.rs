@@ -5,7 +5,7 @@ use crate::notify::{MailAddress, MailServer, MailSettings, MailUser, NotifySetti
 use super::{Faults, keys, section::Section, value::parse_text};
 
 /// Reads the section.
-pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<NotifySettings> {
+pub(super) fn read_notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<NotifySettings> {
     section.refuse_unknown(keys::NOTIFY, faults);
     // Read all keys before the first `?`, because each mistake is a separate fault.
     let slack = section.entry("slack").map(|entry| entry.parsed(faults, parse_text::<NotifyUrl>));

@@ -16,20 +16,20 @@ use crate::{
 
 use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean,
-    flow::flow,
+    flow::read_flow,
     keys,
     model::{Located, ProtectEntries},
-    network::{egress, network},
-    notify::notify,
+    network::{read_egress, read_network},
+    notify::read_notify,
     reduction::read_reduction,
-    search::search,
-    secrets::secrets,
+    search::read_search,
+    secrets::read_secrets,
     section::{Section, SectionEntry},
-    shell::shell,
+    shell::read_shell,
     syntax,
     value::{
-        approval_of, choice_parser, elements, read_duration, read_limits, read_memory_size, read_output_size,
-        read_size, read_timeout, tier, tool_name,
+        choice_parser, parse_approval, parse_tier, parse_tool_name, read_duration, read_elements,
+        read_limits, read_memory_size, read_output_size, read_size, read_timeout,
     },
 };
 
@@ -48,48 +48,55 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
         }
         // Every section is read even after a fault, so that all faults are reported together.
         file = PolicyFile {
-            require: root.entry("require").map(|entry| layers(&entry, faults)),
+            require: root.entry("require").map(|entry| read_layers(&entry, faults)),
             home: root.entry("home").and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned()))),
-            project: root.section("project", faults).and_then(|section| project(&section, faults)),
+            project: root.section("project", faults).and_then(|section| read_project(&section, faults)),
             mounts: root
                 .entries_of("mounts", faults)
                 .iter()
-                .filter_map(|entry| Some(entry.located(mount(entry, faults)?)))
+                .filter_map(|entry| Some(entry.located(read_mount(entry, faults)?)))
                 .collect(),
             profiles: root
                 .entries_of("profiles", faults)
                 .iter()
-                .filter_map(|entry| Some(entry.located_at_key(profile(entry, faults)?)))
+                .filter_map(|entry| Some(entry.located_at_key(read_profile(entry, faults)?)))
                 .collect(),
             tiers: root
                 .entries_of("tiers", faults)
                 .iter()
-                .filter_map(|entry| tier_entry(entry, faults))
+                .filter_map(|entry| read_tier(entry, faults))
                 .collect(),
-            tools: root.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
+            tools: root
+                .entries_of("tools", faults)
+                .iter()
+                .filter_map(|entry| read_tool(entry, faults))
+                .collect(),
             protect: root
                 .section("protect", faults)
-                .map(|section| protect(&section, faults))
+                .map(|section| read_protect(&section, faults))
                 .unwrap_or_default(),
-            hide: hide(root, faults),
-            sandbox: sandbox(root, faults),
-            audit: root.section("audit", faults).map(|section| audit(&section, faults)).unwrap_or_default(),
-            modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
+            hide: read_hide(root, faults),
+            sandbox: read_sandbox(root, faults),
+            audit: root
+                .section("audit", faults)
+                .map(|section| read_audit(&section, faults))
+                .unwrap_or_default(),
+            modules_dir: root.section("modules", faults).and_then(|section| read_modules(&section, faults)),
             shell: root
                 .section("shell", faults)
-                .map(|section| shell(&section, [Access::Read, Access::Write], Access::as_str, faults)),
+                .map(|section| read_shell(&section, [Access::Read, Access::Write], Access::as_str, faults)),
             egress: root
                 .section("egress", faults)
-                .map(|section| egress(&section, faults))
+                .map(|section| read_egress(&section, faults))
                 .unwrap_or_default(),
-            search: root.section("search", faults).and_then(|section| search(&section, faults)),
-            notify: root.section("notify", faults).and_then(|section| notify(&section, faults)),
-            secrets: secrets(root, faults),
+            search: root.section("search", faults).and_then(|section| read_search(&section, faults)),
+            notify: root.section("notify", faults).and_then(|section| read_notify(&section, faults)),
+            secrets: read_secrets(root, faults),
             limits: root
                 .section("limits", faults)
                 .map(|section| read_limits(&section, faults))
                 .unwrap_or_default(),
-            flow: flow(root, faults),
+            flow: read_flow(root, faults),
         };
     });
     file
@@ -125,7 +132,7 @@ pub(super) fn check_version(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) {
     }
 }
 
-pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<Located<RequiredLayer>> {
+pub(super) fn read_layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<Located<RequiredLayer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
@@ -138,10 +145,10 @@ pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<L
 }
 
 /// Reads an operator's `[protect]`.
-fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
+fn read_protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
     section.refuse_unknown(keys::PROTECT, faults);
-    let except = patterns(section, "except", KindPattern::parse, faults);
-    let added = added_names(section, except.is_some(), faults);
+    let except = read_patterns(section, "except", KindPattern::parse, faults);
+    let added = read_added_names(section, except.is_some(), faults);
     ProtectEntries { except: except.unwrap_or_default(), ..added }
 }
 
@@ -155,25 +162,25 @@ pub(super) fn read_added_protection(section: &Section<'_>, faults: &mut Faults<'
         };
         faults.add(entry.key_at, &entry.path, message);
     }
-    added_names(section, false, faults)
+    read_added_names(section, false, faults)
 }
 
 /// Reads `[hide]`, which a policy and a reduction share.
-pub(super) fn hide(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Located<HiddenPattern>> {
+pub(super) fn read_hide(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Located<HiddenPattern>> {
     let Some(section) = root.section("hide", faults) else { return Vec::new() };
     section.refuse_unknown(keys::HIDE, faults);
     if section.entry("paths").is_none() {
         faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
     }
-    patterns(&section, "paths", HiddenPattern::parse, faults).unwrap_or_default()
+    read_patterns(&section, "paths", HiddenPattern::parse, faults).unwrap_or_default()
 }
 
 /// The keys of `[protect]` that add names.
 const ADDED_NAMES: [&str; 2] = ["paths", "kinds"];
 
-fn added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>) -> ProtectEntries {
-    let paths = patterns(section, "paths", Pattern::parse, faults);
-    let kinds = patterns(section, "kinds", KindPattern::parse, faults);
+fn read_added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>) -> ProtectEntries {
+    let paths = read_patterns(section, "paths", Pattern::parse, faults);
+    let kinds = read_patterns(section, "kinds", KindPattern::parse, faults);
     if paths.is_none() && kinds.is_none() && !has_others {
         faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
     }
@@ -181,7 +188,7 @@ fn added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>)
 }
 
 /// Reads a list of patterns. Returns `None` if the key is absent.
-fn patterns<T, E: std::fmt::Display>(
+fn read_patterns<T, E: std::fmt::Display>(
     section: &Section<'_>,
     key: &str,
     parse: fn(&str) -> Result<T, E>,
@@ -199,7 +206,7 @@ fn patterns<T, E: std::fmt::Display>(
 }
 
 /// Reads a line of `[mounts]`: a folder, or a table with the folder.
-fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
+fn read_mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
     let name = entry.parsed_name(faults, MountName::parse);
     let table = if entry.is_table() { entry.section(faults) } else { None };
     let folder = match &table {
@@ -222,12 +229,12 @@ fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry
 }
 
 /// Reads `[project]`.
-fn project(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
+fn read_project(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     section.refuse_unknown(keys::PROJECT, faults);
     required(section, "path", faults)?.parsed(faults, parse_project)
 }
 
-fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
+fn read_profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
     let name = entry.parsed_name(faults, ProfileName::parse);
     let section = entry.section(faults);
     if name.is_none() || section.is_none() {
@@ -243,19 +250,19 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileE
             Some((mount.located_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
         })
         .collect();
-    let network = network(&section, faults);
+    let network = read_network(&section, faults);
     Some(ProfileEntry { name: name?, mounts, network })
 }
 
-fn tier_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
-    let tier = entry.parsed_name(faults, tier);
+fn read_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
+    let tier = entry.parsed_name(faults, parse_tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TIER, faults);
     // Read both keys before the first `?`, because two missing keys are two faults.
     let profile = required(&section, "profile", faults);
     let approval = required(&section, "approval", faults);
     let profile = profile.and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned())));
-    let approval = approval.and_then(|entry| entry.parsed(faults, approval_of));
+    let approval = approval.and_then(|entry| entry.parsed(faults, parse_approval));
     Some(TierEntry { tier: tier?, profile: profile?, approval: approval? })
 }
 
@@ -267,12 +274,12 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
     entry
 }
 
-fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
-    let name = entry.parsed_name(faults, tool_name);
+fn read_tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
+    let name = entry.parsed_name(faults, parse_tool_name);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TOOL, faults);
     let profile = section.entry("profile");
-    let approval = section.entry("approval").and_then(|entry| entry.parsed(faults, approval_of));
+    let approval = section.entry("approval").and_then(|entry| entry.parsed(faults, parse_approval));
     let timeout = section.entry("timeout").and_then(|entry| read_timeout(&entry, faults));
     let memory = section.entry("memory").and_then(|entry| read_memory_size(&entry, faults));
     let max_output = section.entry("max_output_bytes").and_then(|entry| read_output_size(&entry, faults));
@@ -283,7 +290,7 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> 
         approval,
         unasked: section
             .entry("unasked")
-            .map(|unasked| path_rules(&unasked, entry.name, faults))
+            .map(|unasked| read_path_rules(&unasked, entry.name, faults))
             .unwrap_or_default(),
         timeout: timeout.map(|located| located.value),
         memory: memory.map(|located| located.value),
@@ -293,7 +300,7 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> 
 }
 
 /// Reads `[tools.NAME] unasked`: a table of arguments, each with a pattern or a list of patterns.
-fn path_rules(entry: &SectionEntry<'_>, tool: &str, faults: &mut Faults<'_>) -> PathRules {
+fn read_path_rules(entry: &SectionEntry<'_>, tool: &str, faults: &mut Faults<'_>) -> PathRules {
     if !FILE_TOOLS.contains(&tool) {
         entry.refuse(
             faults,
@@ -319,7 +326,7 @@ pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> boo
     section.entry("optional").and_then(|entry| entry.boolean(faults)).unwrap_or_default()
 }
 
-fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, super::Reduction)> {
+fn read_sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, super::Reduction)> {
     let mut sections = Vec::new();
     for entry in root.entries_of("sandbox", faults) {
         let parse = choice_parser("sandbox tier", SandboxTier::ALL, SandboxTier::as_str);
@@ -337,7 +344,7 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
 }
 
 /// Reads `[audit]`. A key that is missing or wrong gets its default. A wrong one is also a fault.
-fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
+fn read_audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     section.refuse_unknown(keys::AUDIT, faults);
     let mut settings = AuditSettings::default();
     if let Some(entry) = section.entry("sync") {
@@ -356,7 +363,7 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
     settings.retention = age("keep");
     if let Some(entry) = section.entry("checkpoints") {
-        let locations = elements(&entry, faults, CheckpointDestination::parse);
+        let locations = read_elements(&entry, faults, CheckpointDestination::parse);
         settings.checkpoints = Some(locations.into_iter().map(|location| location.value).collect());
     }
     settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, KeyLocation::parse));
@@ -364,7 +371,7 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
 }
 
 /// Reads `[modules]`.
-fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
+fn read_modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     section.refuse_unknown(keys::MODULES, faults);
     required(section, "dir", faults)?.parsed(faults, parse_host_folder)
 }

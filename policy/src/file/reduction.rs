@@ -4,17 +4,17 @@ use crate::source::MAX_OVERLAY_BYTES;
 
 use super::{
     Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
-    flow::flow,
+    flow::read_flow,
     keys,
-    network::{network, reduced_egress},
-    read::{check_version, hide, is_optional, layers, read_added_protection, read_document_root},
-    search::reduced_search,
-    secrets::reduced_secret,
+    network::{read_network, read_reduced_egress},
+    read::{check_version, is_optional, read_added_protection, read_document_root, read_hide, read_layers},
+    search::read_reduced_search,
+    secrets::read_reduced_secret,
     section::{Section, SectionEntry},
-    shell::shell,
+    shell::read_shell,
     value::{
-        approval_of, choice_parser, read_limits, read_memory_size, read_output_size, read_timeout, tier,
-        tool_name,
+        choice_parser, parse_approval, parse_tier, parse_tool_name, read_limits, read_memory_size,
+        read_output_size, read_timeout,
     },
 };
 
@@ -42,45 +42,49 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
 /// Reads the keys that `[sandbox.TIER]` and an overlay share. The caller refuses unknown keys.
 pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> Reduction {
     Reduction {
-        require: section.entry("require").map(|entry| layers(&entry, faults)).unwrap_or_default(),
+        require: section.entry("require").map(|entry| read_layers(&entry, faults)).unwrap_or_default(),
         profiles: section
             .entries_of("profiles", faults)
             .iter()
-            .filter_map(|entry| profile(entry, faults))
+            .filter_map(|entry| read_profile(entry, faults))
             .collect(),
         tiers: section
             .entries_of("tiers", faults)
             .iter()
-            .filter_map(|entry| reduced_tier(entry, faults))
+            .filter_map(|entry| read_reduced_tier(entry, faults))
             .collect(),
-        tools: section.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
+        tools: section
+            .entries_of("tools", faults)
+            .iter()
+            .filter_map(|entry| read_tool(entry, faults))
+            .collect(),
         protect: section
             .section("protect", faults)
             .map(|section| read_added_protection(&section, faults))
             .unwrap_or_default(),
-        hide: hide(section, faults),
+        hide: read_hide(section, faults),
         shell: section
             .section("shell", faults)
-            .map(|section| shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
+            .map(|section| read_shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
         egress: section
             .section("egress", faults)
-            .map(|section| reduced_egress(&section, faults))
+            .map(|section| read_reduced_egress(&section, faults))
             .unwrap_or_default(),
         secrets: section
             .entries_of("secrets", faults)
             .iter()
-            .filter_map(|entry| reduced_secret(entry, faults))
+            .filter_map(|entry| read_reduced_secret(entry, faults))
             .collect(),
-        search: section.section("search", faults).and_then(|section| reduced_search(&section, faults)),
+        search: section.section("search", faults).and_then(|section| read_reduced_search(&section, faults)),
         limits: section
             .section("limits", faults)
             .map(|section| read_limits(&section, faults))
             .unwrap_or_default(),
-        flow: flow(section, faults),
+        flow: read_flow(section, faults),
     }
 }
 
-fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
+fn read_profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::PROFILE, faults);
     let access = choice_parser("access", ReducedAccess::ALL, ReducedAccess::as_str);
@@ -90,25 +94,25 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedP
             mounts.push((mount.located_at_key(mount.name.to_owned()), mount.located(access)));
         }
     }
-    let network = network(&section, faults);
+    let network = read_network(&section, faults);
     Some(ReducedProfile { name: entry.located_at_key(entry.name.to_owned()), mounts, network })
 }
 
-fn reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
-    let tier = entry.parsed_name(faults, tier);
+fn read_reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
+    let tier = entry.parsed_name(faults, parse_tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::REDUCED_TIER, faults);
     let approval = section.entry("approval")?;
-    let value = approval.parsed(faults, approval_of);
+    let value = approval.parsed(faults, parse_approval);
     Some(ReducedTier { tier: tier?, approval: approval.located(value?) })
 }
 
-fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
-    let name = entry.parsed_name(faults, tool_name);
+fn read_tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
+    let name = entry.parsed_name(faults, parse_tool_name);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::REDUCED_TOOL, faults);
     let approval = section.entry("approval");
-    let approval = approval.and_then(|entry| Some(entry.located(entry.parsed(faults, approval_of)?)));
+    let approval = approval.and_then(|entry| Some(entry.located(entry.parsed(faults, parse_approval)?)));
     let enabled = section.entry("enabled");
     Some(ReducedTool {
         name: entry.located_at_key(name?),

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Reads an operator's `[search]`.
-pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<SearchSettings>> {
+pub(super) fn read_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<SearchSettings>> {
     section.refuse_unknown(keys::SEARCH, faults);
     // Read all keys before the first `?`, because each mistake is a separate fault.
     let located = section.entry("provider");
@@ -51,7 +51,7 @@ pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<L
 }
 
 /// Reads `[search]` of a reduction. Returns the position at which it turns the provider off.
-pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<()>> {
+pub(super) fn read_reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<()>> {
     section.refuse_unknown(keys::SEARCH, faults);
     for key in keys::SEARCH_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {

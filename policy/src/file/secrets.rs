@@ -9,22 +9,22 @@ use crate::{HostRule, SecretName};
 use super::{
     Faults, Located, ReducedSecret, SecretEntry, keys,
     section::{Section, SectionEntry},
-    value::{elements, parse_text, tool_name},
+    value::{parse_text, parse_tool_name, read_elements},
 };
 
 /// Reads the secrets of an operator's policy.
-pub(super) fn secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<SecretEntry> {
+pub(super) fn read_secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<SecretEntry> {
     let entries = root.entries_of("secrets", faults);
     if let Some(beyond) = entries.get(MAX_SECRETS) {
         let message = format!("{} secrets; at most {MAX_SECRETS} are allowed", entries.len());
         faults.add(beyond.key_at, &beyond.path, message);
         return Vec::new();
     }
-    entries.iter().filter_map(|entry| secret(entry, faults)).collect()
+    entries.iter().filter_map(|entry| read_secret_or_excuse(entry, faults)).collect()
 }
 
 /// Reads one secret. If it is faulty, a reference to it is not reported as a second fault.
-fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
+fn read_secret_or_excuse(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
     let secret = read_secret(entry, faults);
     if secret.is_none() {
         faults.excuse(entry.name);
@@ -38,10 +38,10 @@ fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Secr
     section.refuse_unknown(keys::SECRET, faults);
     // Read all keys before the first `?`, because each missing key is a separate fault.
     let source = required(&section, "from", faults).and_then(|entry| entry.parsed(faults, parse_text));
-    let hosts = required(&section, "hosts", faults).and_then(|entry| hosts(&entry, faults));
+    let hosts = required(&section, "hosts", faults).and_then(|entry| read_hosts(&entry, faults));
     let header = required(&section, "header", faults)
         .and_then(|entry| Some(entry.located(entry.parsed(faults, parse_text)?)));
-    let tools = required(&section, "tools", faults).and_then(|entry| tools(&entry, faults));
+    let tools = required(&section, "tools", faults).and_then(|entry| read_tools(&entry, faults));
     let enabled = section.entry("enabled").and_then(|entry| entry.boolean(faults));
     Some(SecretEntry {
         name: entry.located_at_key(name?),
@@ -54,7 +54,10 @@ fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Secr
 }
 
 /// Reads `[secrets.NAME]` of a reduction, which can only take permissions away.
-pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedSecret> {
+pub(super) fn read_reduced_secret(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<ReducedSecret> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
     for key in keys::SECRET_OPERATORS_ALONE {
@@ -66,22 +69,22 @@ pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) 
     let enabled = section.entry("enabled");
     Some(ReducedSecret {
         name: entry.located_at_key(entry.name.to_owned()),
-        hosts: section.entry("hosts").and_then(|entry| hosts(&entry, faults)),
-        tools: section.entry("tools").and_then(|entry| tools(&entry, faults)),
+        hosts: section.entry("hosts").and_then(|entry| read_hosts(&entry, faults)),
+        tools: section.entry("tools").and_then(|entry| read_tools(&entry, faults)),
         enabled: enabled.and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
     })
 }
 
-fn hosts(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HostRule>>>> {
-    list(entry, faults, parse_text)
+fn read_hosts(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HostRule>>>> {
+    read_list(entry, faults, parse_text)
 }
 
-fn tools(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<ToolName>>>> {
-    list(entry, faults, tool_name)
+fn read_tools(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<ToolName>>>> {
+    read_list(entry, faults, parse_tool_name)
 }
 
 /// Reads a list that must not be empty, because its author may intend that the secret goes everywhere.
-fn list<T, E: Display>(
+fn read_list<T, E: Display>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, E>,
@@ -93,7 +96,7 @@ fn list<T, E: Display>(
         );
         return None;
     }
-    Some(entry.located(elements(entry, faults, parse)))
+    Some(entry.located(read_elements(entry, faults, parse)))
 }
 
 fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<SectionEntry<'t>> {

@@ -16,11 +16,11 @@ use super::{
     invalid::InvalidValue,
     keys,
     section::{Section, SectionEntry},
-    value::{choice_parser, elements, parse_text, read_count, read_size, read_timeout},
+    value::{choice_parser, parse_text, read_count, read_elements, read_size, read_timeout},
 };
 
 /// Reads `[shell]`. The caller passes the accesses that a mount may have.
-pub(super) fn shell<A: Copy, const N: usize>(
+pub(super) fn read_shell<A: Copy, const N: usize>(
     section: &Section<'_>,
     accesses: [A; N],
     access_name: fn(A) -> &'static str,
@@ -32,7 +32,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
     let mounts = section.entries_of("mounts", faults);
     ShellEntries {
         enabled: entry("enabled").and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
-        posture: entry("posture").and_then(|entry| Some(entry.located(entry.parsed(faults, posture)?))),
+        posture: entry("posture").and_then(|entry| Some(entry.located(entry.parsed(faults, parse_posture)?))),
         mounts: mounts
             .iter()
             .filter_map(|mount| {
@@ -55,22 +55,22 @@ pub(super) fn shell<A: Copy, const N: usize>(
         output: entry("output").and_then(|entry| {
             Some(entry.located(OutputBytes(read_size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))
         }),
-        environment: entry("environment").map(|entry| elements(&entry, faults, VariableName::parse)),
-        read: entry("read").map(|entry| entry.located(elements(&entry, faults, parse_text))),
-        caches: entry("caches").map(|entry| entry.located(elements(&entry, faults, parse_text))),
-        path: entry("path").map(|entry| entry.located(elements(&entry, faults, parse_text))),
-        variables: entry("variables").map(|entry| entry.located(variables(section, faults))),
-        hosts: entry("hosts").map(|entry| entry.located(elements(&entry, faults, parse_text))),
-        allow: entry("allow").and_then(|entry| allowed(&entry, faults)),
-        deny: entry("deny").map(|entry| patterns(&entry, faults)).unwrap_or_default(),
-        operators: entry("operators").map(|entry| elements(&entry, faults, parse_text)),
-        unasked: entry("unasked").map(|entry| entry.located(elements(&entry, faults, parse_text))),
+        environment: entry("environment").map(|entry| read_elements(&entry, faults, VariableName::parse)),
+        read: entry("read").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
+        caches: entry("caches").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
+        path: entry("path").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
+        variables: entry("variables").map(|entry| entry.located(read_variables(section, faults))),
+        hosts: entry("hosts").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
+        allow: entry("allow").and_then(|entry| read_allowed(&entry, faults)),
+        deny: entry("deny").map(|entry| read_patterns(&entry, faults)).unwrap_or_default(),
+        operators: entry("operators").map(|entry| read_elements(&entry, faults, parse_text)),
+        unasked: entry("unasked").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
         location: Located { value: (), at: section.at, key: section.path().to_owned() },
     }
 }
 
 /// Reads the names and values of `variables`.
-fn variables(section: &Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<VariableName, String> {
+fn read_variables(section: &Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<VariableName, String> {
     let entries = section.entries_of("variables", faults);
     let entries = entries.iter().filter_map(|entry| {
         let (name, value) =
@@ -81,7 +81,7 @@ fn variables(section: &Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<Variabl
 }
 
 /// Parses a required posture.
-fn posture(text: &str) -> Result<ShellPosture, InvalidValue> {
+fn parse_posture(text: &str) -> Result<ShellPosture, InvalidValue> {
     const KNOWN: [ShellPosture; 3] = [ShellPosture::Minimal, ShellPosture::Contained, ShellPosture::Strong];
     if text == ShellPosture::None.as_str() {
         return Err(InvalidValue::NoPosture);
@@ -91,7 +91,7 @@ fn posture(text: &str) -> Result<ShellPosture, InvalidValue> {
 
 /// Reads `allow`. An empty list is refused: it would allow no command, but its author may intend all
 /// commands.
-fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
+fn read_allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -99,9 +99,9 @@ fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet
         );
         return None;
     }
-    Some(patterns(entry, faults))
+    Some(read_patterns(entry, faults))
 }
 
-fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
-    elements(entry, faults, parse_text).into_iter().map(|located| located.value).collect()
+fn read_patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
+    read_elements(entry, faults, parse_text).into_iter().map(|located| located.value).collect()
 }

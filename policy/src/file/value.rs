@@ -178,22 +178,22 @@ pub(super) fn choice_parser<T: Copy, const N: usize>(
 }
 
 /// Parses an approval.
-pub(super) fn approval_of(text: &str) -> Result<Approval, InvalidValue> {
+pub(super) fn parse_approval(text: &str) -> Result<Approval, InvalidValue> {
     choice_parser("approval", Approval::ALL, Approval::as_str)(text)
 }
 
 /// Parses a tier's name.
-pub(super) fn tier(text: &str) -> Result<SafetyTier, InvalidValue> {
+pub(super) fn parse_tier(text: &str) -> Result<SafetyTier, InvalidValue> {
     choice_parser("tier", SafetyTier::ALL, SafetyTier::as_str)(text)
 }
 
 /// Parses a tool's name.
-pub(super) fn tool_name(text: &str) -> Result<ToolName, InvalidToolName> {
+pub(super) fn parse_tool_name(text: &str) -> Result<ToolName, InvalidToolName> {
     ToolName::parse(text)
 }
 
 /// Returns the parsed elements of a list. Faulty elements are left out.
-pub(super) fn elements<T, E: Display>(
+pub(super) fn read_elements<T, E: Display>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, E>,

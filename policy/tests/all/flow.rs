@@ -142,8 +142,8 @@ fn write_kinds(policy: &WorkspaceSecurityPolicy, tier: SafetyTier, paths: &[&str
     let tool = tool("t", tier);
     let request = CallRequest { tool: &tool, subjects: &subjects, run: &run };
     let grant = policy.authorize(&request).expect("granted");
-    let withheld = policy.withheld_kinds(&grant, &run).is_some();
-    (grant, withheld)
+    let are_kinds_forbidden = policy.forbidden_kinds(&grant, &run).is_some();
+    (grant, are_kinds_forbidden)
 }
 
 #[test]
@@ -159,27 +159,27 @@ fn a_call_that_may_write_a_kind_is_asked_about() {
         // No argument names a file to write.
         &[],
     ] {
-        let (grant, withheld) = write_kinds(&policy, writes, paths);
-        assert_eq!((grant.approval, withheld), (Approval::Ask, false), "{paths:?}");
+        let (grant, are_kinds_forbidden) = write_kinds(&policy, writes, paths);
+        assert_eq!((grant.approval, are_kinds_forbidden), (Approval::Ask, false), "{paths:?}");
         assert_eq!(grant.flow.expect("a rule").rule, "flow[mount:tmp -> write:protected]");
     }
-    let (grant, withheld) = write_kinds(&policy, writes, &["/shared/notes"]);
-    assert_eq!((grant.approval, grant.flow, withheld), (Approval::Allow, None, true));
+    let (grant, are_kinds_forbidden) = write_kinds(&policy, writes, &["/shared/notes"]);
+    assert_eq!((grant.approval, grant.flow, are_kinds_forbidden), (Approval::Allow, None, true));
     // A call that writes nothing meets no rule.
     let (grant, _) = write_kinds(&policy, SafetyTier::ReadOnly, &[]);
     assert_eq!((grant.approval, grant.flow), (Approval::Allow, None));
     // Without a rule, nothing is withheld.
-    let (grant, withheld) = write_kinds(&load(BASE), writes, &["/shared/Makefile"]);
-    assert_eq!((grant.flow, withheld), (None, false));
+    let (grant, are_kinds_forbidden) = write_kinds(&load(BASE), writes, &["/shared/Makefile"]);
+    assert_eq!((grant.flow, are_kinds_forbidden), (None, false));
 }
 
 #[test]
 fn a_call_asked_about_for_another_sink_still_writes_no_kind() {
     let other = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:shared\"]\napproval = \"ask\"\n";
     let policy = load(&format!("{BASE}{KINDS}{other}"));
-    let (grant, withheld) = write_kinds(&policy, SafetyTier::SideEffecting, &["/shared/notes"]);
+    let (grant, are_kinds_forbidden) = write_kinds(&policy, SafetyTier::SideEffecting, &["/shared/notes"]);
     assert_eq!(
-        (grant.flow.expect("a rule").rule.as_str(), withheld),
+        (grant.flow.expect("a rule").rule.as_str(), are_kinds_forbidden),
         ("flow[mount:tmp -> write:shared]", true)
     );
 }

@@ -117,7 +117,7 @@ fn with_question(
     work: impl AsyncFnOnce(&dyn RunStore, StoredApproval) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
-        let missing = || StoreError::NotFound { what: Entity::Approval, id: options.id.clone() };
+        let missing = || StoreError::NotFound { entity: Entity::Approval, id: options.id.clone() };
         let store = store.ok_or_else(missing)?;
         let approval = store.approval(&options.id).await?;
         work(&*store, approval).await

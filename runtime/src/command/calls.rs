@@ -76,7 +76,7 @@ fn with_call(
     work: impl AsyncFnOnce(&dyn RunStore, StoredExternalCall) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
-        let missing = || StoreError::NotFound { what: Entity::Call, id: options.id.clone() };
+        let missing = || StoreError::NotFound { entity: Entity::Call, id: options.id.clone() };
         let store = store.ok_or_else(missing)?;
         let call = store.external_call(&options.id).await?;
         work(&*store, call).await

@@ -57,7 +57,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
             grants: &grants,
             use_counts: &use_counts,
             flows: &flows.collect::<Vec<_>>(),
-            made: Timestamp::now(),
+            created_at: Timestamp::now(),
         });
         html::write_new_file(&file, &page)?;
         stream::write_output(&format!("wrote {}\n", text::inline(&file.display().to_string())))?;
@@ -82,9 +82,9 @@ fn sources(policy: &WorkspaceSecurityPolicy) -> Vec<ReachSource> {
     mounts.chain([ReachSource::Web]).chain(secrets).chain(variables).collect()
 }
 
-/// Refuses a source that the policy does not know: its answer would be empty, and look safe.
+/// Refuses a source that the policy does not know. Its empty answer would look as if the source reached nothing.
 fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Result<(), CliError> {
-    let (what, name, is_known) = match source {
+    let (kind, name, is_known) = match source {
         ReachSource::Web => return Ok(()),
         ReachSource::Mount(name) => {
             ("mount", name.as_str(), policy.mounts().iter().any(|mount| mount.name == *name))
@@ -97,7 +97,7 @@ fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Resul
             ("variable", name.as_str(), names.into_iter().any(|known| known.as_str() == name))
         }
     };
-    if is_known { Ok(()) } else { Err(CliError::NoSource { what, name: name.to_owned() }) }
+    if is_known { Ok(()) } else { Err(CliError::NoSource { kind, name: name.to_owned() }) }
 }
 
 /// The tools of a workspace, and the function that judges their calls.

@@ -157,7 +157,7 @@ fn with_run(
     let id: RunId = options.id.parse()?;
     with_store(common, &options.store, async |store| {
         let missing =
-            || StoreError::NotFound { what: portcullis_runs::store::Entity::Run, id: id.to_string() };
+            || StoreError::NotFound { entity: portcullis_runs::store::Entity::Run, id: id.to_string() };
         work(store.ok_or_else(missing)?, id.clone()).await
     })
 }

@@ -190,7 +190,7 @@ fn difference_text(difference: &Difference) -> String {
         DifferenceKind::Mode(before, now) => {
             writeln!(out, "permissions {before:04o} -> {now:04o}: {path}{since}")
         }
-        DifferenceKind::Made => writeln!(out, "made: {path}{since}"),
+        DifferenceKind::Created => writeln!(out, "made: {path}{since}"),
         DifferenceKind::Removed => writeln!(out, "removed: {path}{since}"),
         DifferenceKind::Replaced => writeln!(out, "replaced by another kind of file: {path}{since}"),
     };

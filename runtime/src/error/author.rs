@@ -44,8 +44,8 @@ pub(crate) enum AuthorError {
     #[error("cannot start `{program}`; tools are built with Rust's own: https://rustup.rs")]
     Start { program: &'static str, source: io::Error },
     /// Cargo failed and has printed the reason.
-    #[error("{what}; see cargo's messages above")]
-    Cargo { what: &'static str },
+    #[error("{problem}; see cargo's messages above")]
+    Cargo { problem: &'static str },
     /// The program has no `export_tools!`.
     #[error(
         "`{}` has no `export_tools!`, which makes its `fn main`: end it with `export_tools![NAME];`, where NAME is the function with `#[tool]`; cargo's messages are above",

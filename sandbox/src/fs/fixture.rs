@@ -20,7 +20,7 @@ pub(super) fn guest(workspace: &Path, access: Access, hidden: &[&str], opened: &
     let handle = mounts.get("shared").expect("the mount exists").clone();
     let protection = Protection {
         paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
-        withheld: None,
+        forbidden_kinds: None,
         hidden: Arc::new(HiddenNames::parse(hidden.iter().copied()).expect("patterns")),
     };
     let preopens = [Preopen { handle, access }].into();

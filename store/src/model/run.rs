@@ -78,7 +78,7 @@ pub struct RunSummary {
     /// The last lease: its owner, and when it expires or has expired. `None` if it was released.
     pub lease: Option<(String, i64)>,
     /// When cancellation was requested. The process that drives the run reads this.
-    pub cancel_requested: Option<i64>,
+    pub cancel_requested_at: Option<i64>,
 }
 
 /// A run with its state.
@@ -129,5 +129,5 @@ pub struct RunLease {
     /// The version of the run, for the next [`CommitStep`](super::CommitStep).
     pub version: i64,
     /// When cancellation was requested.
-    pub cancel_requested: Option<i64>,
+    pub cancel_requested_at: Option<i64>,
 }

@@ -1,5 +1,5 @@
 //! Started calls: the tool calls of a run that have begun, and may therefore have had effects, with their
-//! results. The database tables call them effects.
+//! results.
 
 use crate::json::Json;
 

@@ -2,7 +2,7 @@
 
 use super::{
     leases::lock_run,
-    pages::{NEWEST, page},
+    pages::{NEWEST, PageItem, page},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -144,7 +144,7 @@ pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<StoredAppr
         )
         .await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Approval, &id))?;
-    read_approval(&mut row).map(|(approval, ..)| approval)
+    read_approval(&mut row).map(|found| found.item)
 }
 
 pub(crate) async fn approvals(
@@ -175,7 +175,7 @@ pub(crate) async fn approvals(
     page(rows, limit, read_approval)
 }
 
-fn read_approval(row: &mut SqlRow) -> Result<(StoredApproval, AgeCursor, i64), StoreError> {
+fn read_approval(row: &mut SqlRow) -> Result<PageItem<StoredApproval, AgeCursor>, StoreError> {
     let (id, run) = (row.text(0)?, row.text(1)?);
     let request = NewApprovalRequest {
         id,
@@ -205,5 +205,5 @@ fn read_approval(row: &mut SqlRow) -> Result<(StoredApproval, AgeCursor, i64), S
     let approval =
         StoredApproval { request, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
     let cursor = (approval.created, approval.request.id.clone());
-    Ok((approval, cursor, row.int(13)?))
+    Ok(PageItem { item: approval, cursor, payload_bytes: row.int(13)? })
 }

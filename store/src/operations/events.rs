@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pages::{labels_text, page, parse_labels};
+use super::pages::{PageItem, labels_text, page, parse_labels};
 use crate::{
     error::StoreError,
     json::Json,
@@ -91,7 +91,7 @@ pub(crate) async fn events(
     page(rows, limit, read_event)
 }
 
-fn read_event(row: &mut SqlRow) -> Result<(Event, i64, i64), StoreError> {
+fn read_event(row: &mut SqlRow) -> Result<PageItem<Event, i64>, StoreError> {
     let id = row.int(0)?;
     let event = Event {
         id,
@@ -100,7 +100,7 @@ fn read_event(row: &mut SqlRow) -> Result<(Event, i64, i64), StoreError> {
         topics: row.parsed(3, parse_labels)?,
         data: Json::stored(row.text(4)?),
     };
-    Ok((event, id, row.int(5)?))
+    Ok(PageItem { item: event, cursor: id, payload_bytes: row.int(5)? })
 }
 
 pub(crate) async fn event_bounds(sql: &mut dyn Sql) -> Result<EventBounds, StoreError> {

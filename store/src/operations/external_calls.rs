@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     inbox::push_inbox,
     leases::lock_run,
-    pages::{NEWEST, fitting_rows, page},
+    pages::{NEWEST, PageItem, fitting_rows, page},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -287,7 +287,7 @@ async fn list<T>(
         let call = read_call(row)?;
         let cursor = (call.created, call.id.clone());
         let bytes = row.int(NEXT_COLUMN)?;
-        complete(row, call).map(|item| (item, cursor, bytes))
+        complete(row, call).map(|item| PageItem { item, cursor, payload_bytes: bytes })
     })
 }
 

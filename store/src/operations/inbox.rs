@@ -1,6 +1,6 @@
 //! Inboxes: sending, reading and consuming entries.
 
-use super::pages::page;
+use super::pages::{PageItem, page};
 use crate::{
     error::StoreError,
     json::Json,
@@ -78,7 +78,7 @@ pub(crate) async fn inbox(
             created: row.int(3)?,
             consumed: row.optional_int(4)?,
         };
-        Ok((entry, ordinal, row.int(5)?))
+        Ok(PageItem { item: entry, cursor: ordinal, payload_bytes: row.int(5)? })
     })
 }
 
@@ -151,6 +151,6 @@ pub(crate) async fn inboxes_with_entries(
         sql.rows(WITH_ENTRIES, parameters![prefix, end, request.after.unwrap_or_default(), limit]).await?;
     page(rows, limit, |row| {
         let agent = row.text(0)?;
-        Ok((agent.clone(), agent, 0))
+        Ok(PageItem { item: agent.clone(), cursor: agent, payload_bytes: 0 })
     })
 }

@@ -26,8 +26,8 @@ pub(crate) async fn acquire_lease(
         .await?;
     let LeaseGuard { run, owner, .. } = guard;
     if let Some(mut row) = row {
-        let (version, cancel_requested) = (row.int(0)?, row.optional_int(1)?);
-        return Ok(RunLease { run, owner, until, version, cancel_requested });
+        let (version, cancel_requested_at) = (row.int(0)?, row.optional_int(1)?);
+        return Ok(RunLease { run, owner, until, version, cancel_requested_at });
     }
     let found =
         sql.row("select ended, lease_owner, lease_until from runs where id = $1", parameters![&run]).await?;
@@ -56,8 +56,8 @@ pub(crate) async fn renew_lease(
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, None).await?) };
     let LeaseGuard { run, owner, .. } = guard;
-    let (version, until, cancel_requested) = (row.int(0)?, row.int(1)?, row.optional_int(2)?);
-    Ok(RunLease { run, owner, until, version, cancel_requested })
+    let (version, until, cancel_requested_at) = (row.int(0)?, row.int(1)?, row.optional_int(2)?);
+    Ok(RunLease { run, owner, until, version, cancel_requested_at })
 }
 
 pub(crate) async fn reopen_run(
@@ -90,7 +90,7 @@ pub(crate) async fn reopen_run(
     let version = row.int(0)?;
     sql.execute("update run_states set state = $2 where run = $1", parameters![&run, state.into_text()])
         .await?;
-    Ok(RunLease { run, owner, until, version, cancel_requested: None })
+    Ok(RunLease { run, owner, until, version, cancel_requested_at: None })
 }
 
 pub(crate) async fn release_lease(sql: &mut dyn Sql, run: String, owner: String) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use super::{
     events::lock_log,
-    pages::{count, page},
+    pages::{PageItem, count, page},
     spaces::ensure_space,
 };
 use crate::{
@@ -81,7 +81,7 @@ pub(crate) async fn members(
             joined: row.int(3)?,
         };
         let cursor = (member.joined, member.id.clone());
-        Ok((member, cursor, 0))
+        Ok(PageItem { item: member, cursor, payload_bytes: 0 })
     })
 }
 

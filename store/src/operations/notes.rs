@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::{
     events::lock_log,
     inbox::{is_full, push_inbox},
-    pages::{count, page},
+    pages::{PageItem, count, page},
 };
 use crate::{
     error::StoreError,
@@ -120,7 +120,7 @@ pub(crate) async fn notes(
             updated: row.int(5)?,
         };
         let cursor = (note.created, note.id.clone());
-        Ok((note, cursor, row.int(6)?))
+        Ok(PageItem { item: note, cursor, payload_bytes: row.int(6)? })
     })
 }
 

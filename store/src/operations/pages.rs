@@ -12,21 +12,30 @@ use crate::{
 /// index.
 pub(super) const NEWEST: AgeCursor = (i64::MAX, String::new());
 
-/// Makes a page of rows. `read` also returns the size of a row's payload. The statement has ended the page at
-/// the limit of rows, or after the row that exceeds [`MAX_PAGE_BYTES`].
+/// A row of a page, as [`page`] needs it.
+pub(super) struct PageItem<T, C> {
+    pub(super) item: T,
+    /// The cursor of the page that begins after this row.
+    pub(super) cursor: C,
+    /// The size of the row's payloads. 0 in a listing without payloads, whose pages only a number of rows limits.
+    pub(super) payload_bytes: i64,
+}
+
+/// Makes a page of rows. The statement has ended the page at the limit of rows, or after the row that exceeds
+/// [`MAX_PAGE_BYTES`].
 pub(super) fn page<T, C>(
     rows: Vec<SqlRow>,
     limit: i64,
-    mut read: impl FnMut(&mut SqlRow) -> Result<(T, C, i64), StoreError>,
+    mut read: impl FnMut(&mut SqlRow) -> Result<PageItem<T, C>, StoreError>,
 ) -> Result<Page<T, C>, StoreError> {
     let mut items = Vec::with_capacity(rows.len());
     let (mut last, mut count, mut bytes) = (None, 0, 0_i64);
     for mut row in rows {
-        let (item, cursor, size) = read(&mut row)?;
+        let PageItem { item, cursor, payload_bytes } = read(&mut row)?;
         items.push(item);
         last = Some(cursor);
         count += 1;
-        bytes = bytes.saturating_add(size);
+        bytes = bytes.saturating_add(payload_bytes);
     }
     // The last page can be exactly full. Its cursor then leads to an empty page.
     let next = last.filter(|_| count >= limit || bytes >= MAX_PAGE_BYTES);

@@ -3,7 +3,7 @@
 use super::{
     events::lock_log,
     inbox::consume_up_to,
-    pages::{NEWEST, count, page},
+    pages::{NEWEST, PageItem, count, page},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -51,7 +51,7 @@ pub(crate) async fn participant(sql: &mut dyn Sql, id: String) -> Result<Partici
         )
         .await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Participant, &id))?;
-    read_participant(&mut row).map(|(participant, ..)| participant)
+    read_participant(&mut row).map(|found| found.item)
 }
 
 /// The statement that lists participants. The database evaluates the condition with an index.
@@ -88,7 +88,7 @@ pub(crate) async fn participants(
     page(rows, limit, read_participant)
 }
 
-fn read_participant(row: &mut SqlRow) -> Result<(Participant, AgeCursor, i64), StoreError> {
+fn read_participant(row: &mut SqlRow) -> Result<PageItem<Participant, AgeCursor>, StoreError> {
     let participant = Participant {
         id: row.text(0)?,
         kind: row.parsed(1, ParticipantKind::parse)?,
@@ -99,7 +99,7 @@ fn read_participant(row: &mut SqlRow) -> Result<(Participant, AgeCursor, i64), S
         updated: row.int(6)?,
     };
     let cursor = (participant.created, participant.id.clone());
-    Ok((participant, cursor, row.int(7)?))
+    Ok(PageItem { item: participant, cursor, payload_bytes: row.int(7)? })
 }
 
 pub(crate) async fn update_participant(
@@ -123,7 +123,7 @@ pub(crate) async fn update_participant(
     }
     let found = participant(sql, id).await?;
     Err(StoreError::Changed {
-        what: Entity::Participant,
+        entity: Entity::Participant,
         id: found.id,
         expected: version,
         found: found.version,

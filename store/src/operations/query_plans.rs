@@ -14,6 +14,7 @@ fn listings_search_each_table_through_an_index() {
         include_str!("../sqlite/schema_1.sql"),
         include_str!("../sqlite/schema_2.sql"),
         include_str!("../sqlite/schema_3.sql"),
+        include_str!("../sqlite/schema_4.sql"),
     ] {
         connection.execute_batch(script).expect("the SQL runs");
     }

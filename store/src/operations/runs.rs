@@ -2,7 +2,7 @@
 
 use super::{
     inbox::consume_span,
-    pages::{NEWEST, labels_text, page, parse_labels},
+    pages::{NEWEST, PageItem, labels_text, page, parse_labels},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -29,7 +29,7 @@ pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), Sto
     let (owner, until) = run.lease.unzip();
     let inserted = sql
         .execute(
-            "insert into runs (id, agent, created, updated, status, ended, version, messages, steps, effects, labels, \
+            "insert into runs (id, agent, created, updated, status, ended, version, messages, steps, started_calls, labels, \
              lease_owner, lease_until, workspace) values ($1, $2, $3, $3, $4, 0, 1, $5, 0, 0, $6, $7, $8, $9) \
              on conflict (id) do nothing",
             parameters![
@@ -145,7 +145,7 @@ pub(crate) async fn runs(
     page(rows, limit, |row| {
         let run = read_summary(row)?;
         let cursor = (run.created, run.id.clone());
-        Ok((run, cursor, 0))
+        Ok(PageItem { item: run, cursor, payload_bytes: 0 })
     })
 }
 
@@ -161,7 +161,7 @@ fn read_summary(row: &mut SqlRow) -> Result<RunSummary, StoreError> {
         steps: row.int(7)?,
         labels: row.parsed(8, parse_labels)?,
         lease: row.optional_text(9)?.zip(row.optional_int(10)?),
-        cancel_requested: row.optional_int(11)?,
+        cancel_requested_at: row.optional_int(11)?,
         workspace: row.text(12)?,
     })
 }

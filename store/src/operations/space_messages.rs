@@ -1,7 +1,7 @@
 //! Messages of spaces: posting, changing, reading, listing and searching them.
 
 use super::{
-    pages::page,
+    pages::{PageItem, page},
     spaces::ensure_space,
     words::{add_words, indexed_words, rarest_first, remove_words, searched_words},
 };
@@ -167,7 +167,7 @@ pub(crate) async fn space_message(sql: &mut dyn Sql, id: String) -> Result<Space
         )
         .await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Message, &id))?;
-    read_message(&mut row).map(|(message, ..)| message)
+    read_message(&mut row).map(|found| found.item)
 }
 
 pub(crate) async fn call_message(
@@ -185,7 +185,7 @@ pub(crate) async fn call_message(
             parameters![call],
         )
         .await?;
-    row.map(|mut row| read_message(&mut row).map(|(message, ..)| message)).transpose()
+    row.map(|mut row| read_message(&mut row).map(|found| found.item)).transpose()
 }
 
 /// The statement that lists messages from a source of their ordinals, the newest first.
@@ -265,7 +265,7 @@ pub(super) const SEARCH: &str = select_messages!(
      ) as found join space_messages c on c.space = $1 and c.ordinal = found.ordinal"
 );
 
-fn read_message(row: &mut SqlRow) -> Result<(SpaceMessage, i64, i64), StoreError> {
+fn read_message(row: &mut SqlRow) -> Result<PageItem<SpaceMessage, i64>, StoreError> {
     let message = SpaceMessage {
         id: row.text(0)?,
         space: row.text(1)?,
@@ -281,5 +281,5 @@ fn read_message(row: &mut SqlRow) -> Result<(SpaceMessage, i64, i64), StoreError
         updated: row.int(13)?,
     };
     let ordinal = message.ordinal;
-    Ok((message, ordinal, row.int(14)?))
+    Ok(PageItem { item: message, cursor: ordinal, payload_bytes: row.int(14)? })
 }

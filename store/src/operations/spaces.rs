@@ -2,7 +2,7 @@
 
 use super::{
     events::{lock_log, remove_topic},
-    pages::{NEWEST, count, page},
+    pages::{NEWEST, PageItem, count, page},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -47,7 +47,7 @@ macro_rules! select_spaces {
 pub(crate) async fn space(sql: &mut dyn Sql, id: String) -> Result<Space, StoreError> {
     let row = sql.row(select_spaces!("id = $1"), parameters![&id]).await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Space, &id))?;
-    read_space(&mut row).map(|(space, ..)| space)
+    read_space(&mut row).map(|found| found.item)
 }
 
 pub(crate) async fn spaces(
@@ -74,7 +74,7 @@ pub(crate) async fn spaces(
     page(rows, limit, read_space)
 }
 
-fn read_space(row: &mut SqlRow) -> Result<(Space, AgeCursor, i64), StoreError> {
+fn read_space(row: &mut SqlRow) -> Result<PageItem<Space, AgeCursor>, StoreError> {
     let space = Space {
         id: row.text(0)?,
         name: row.text(1)?,
@@ -83,7 +83,7 @@ fn read_space(row: &mut SqlRow) -> Result<(Space, AgeCursor, i64), StoreError> {
         members: row.int(4)?,
     };
     let cursor = (space.created, space.id.clone());
-    Ok((space, cursor, 0))
+    Ok(PageItem { item: space, cursor, payload_bytes: 0 })
 }
 
 pub(crate) async fn remove_space(sql: &mut dyn Sql, id: String, topic: String) -> Result<(), StoreError> {

@@ -1,8 +1,8 @@
-//! Started calls: which calls of a run have begun, and which have finished. The tables call them effects.
+//! Started calls: which calls of a run have begun, and which have finished.
 
 use super::{
     leases::{lock_run, why_refused},
-    pages::{labels_text, page, parse_labels},
+    pages::{PageItem, labels_text, page, parse_labels},
     runs::ensure_run,
 };
 use crate::{
@@ -32,14 +32,14 @@ pub(crate) async fn start_call(
     let stored = sql
         .row(
             "select call, tool, arguments, may_repeat, attempts, begun, finished, result, labels, ordinal, bytes \
-             from effects where run = $1 and call = $2",
+             from started_calls where run = $1 and call = $2",
             parameters![&guard.run, &started.call],
         )
         .await?;
     match stored {
         None => add_started(sql, &guard, started).await,
         Some(mut row) => {
-            let (stored, ..) = read_started(&mut row)?;
+            let stored = read_started(&mut row)?.item;
             if stored.finished.is_some() {
                 return Ok(CallStart::Finished(stored));
             }
@@ -49,7 +49,7 @@ pub(crate) async fn start_call(
             }
             let attempt = stored.attempts + 1;
             sql.execute(
-                "update effects set attempts = $3, begun = $4 where run = $1 and call = $2",
+                "update started_calls set attempts = $3, begun = $4 where run = $1 and call = $2",
                 parameters![&guard.run, &started.call, attempt, guard.now],
             )
             .await?;
@@ -64,13 +64,16 @@ async fn add_started(
     started: NewStartedCall,
 ) -> Result<CallStart, StoreError> {
     let row = sql
-        .row("update runs set effects = effects + 1 where id = $1 returning effects", parameters![&guard.run])
+        .row(
+            "update runs set started_calls = started_calls + 1 where id = $1 returning started_calls",
+            parameters![&guard.run],
+        )
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard.clone(), None).await?) };
     let ordinal = row.int(0)?;
-    check_count("the effects of the run", ordinal, MAX_STARTED_CALLS)?;
+    check_count("the started calls of the run", ordinal, MAX_STARTED_CALLS)?;
     sql.execute(
-        "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, labels) \
+        "insert into started_calls (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, labels) \
          values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9)",
         parameters![
             &guard.run,
@@ -99,7 +102,7 @@ pub(crate) async fn finish_call(
     // A result is written once, because the model may have read it.
     let changed = sql
         .execute(
-            "update effects set finished = $3, bytes = bytes + $4, result = $5, labels = $6 \
+            "update started_calls set finished = $3, bytes = bytes + $4, result = $5, labels = $6 \
              where run = $1 and call = $2 and finished is null",
             parameters![
                 &guard.run,
@@ -115,7 +118,7 @@ pub(crate) async fn finish_call(
         return Ok(());
     }
     let found = sql
-        .row("select 1 from effects where run = $1 and call = $2", parameters![&guard.run, &end.call])
+        .row("select 1 from started_calls where run = $1 and call = $2", parameters![&guard.run, &end.call])
         .await?;
     Err(match found {
         Some(_) => StoreError::exists(Entity::StartedCall, &end.call),
@@ -130,7 +133,7 @@ pub(crate) async fn add_finished(
     last: i64,
     started_calls: Vec<FinishedCall>,
 ) -> Result<(), StoreError> {
-    check_count("the effects of the run", last, MAX_STARTED_CALLS)?;
+    check_count("the started calls of the run", last, MAX_STARTED_CALLS)?;
     let first = last - to_i64(started_calls.len());
     for (ordinal, finished) in (first + 1..).zip(started_calls) {
         let FinishedCall { started, started_at, finished, result } = finished;
@@ -143,11 +146,11 @@ pub(crate) async fn add_finished(
         // gaps. A stored result is not replaced.
         let bytes = to_i64(started.arguments.len() + result.len());
         sql.execute(
-            "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, finished, \
+            "insert into started_calls (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, finished, \
              result, labels) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $11) \
-             on conflict (run, call) do update set bytes = excluded.bytes, attempts = effects.attempts + 1, \
+             on conflict (run, call) do update set bytes = excluded.bytes, attempts = started_calls.attempts + 1, \
              begun = excluded.begun, finished = excluded.finished, result = excluded.result, labels = excluded.labels \
-             where effects.finished is null",
+             where started_calls.finished is null",
             parameters![
                 run,
                 started.call,
@@ -177,9 +180,9 @@ pub(crate) async fn started_calls(
     let rows = sql
         .rows(
             "select call, tool, arguments, may_repeat, attempts, begun, finished, result, labels, e.ordinal, bytes \
-             from effects e join ( \
+             from started_calls e join ( \
                  select ordinal, cast(sum(bytes) over (order by ordinal) as bigint) - bytes as before from ( \
-                     select ordinal, bytes from effects where run = $1 and ordinal > $2 order by ordinal limit $3 \
+                     select ordinal, bytes from started_calls where run = $1 and ordinal > $2 order by ordinal limit $3 \
                  ) as candidates \
              ) as sized on sized.ordinal = e.ordinal where e.run = $1 and sized.before < $4 order by e.ordinal",
             parameters![run, request.after.unwrap_or(0), limit, MAX_PAGE_BYTES],
@@ -188,7 +191,7 @@ pub(crate) async fn started_calls(
     page(rows, limit, read_started)
 }
 
-fn read_started(row: &mut SqlRow) -> Result<(StartedCall, i64, i64), StoreError> {
+fn read_started(row: &mut SqlRow) -> Result<PageItem<StartedCall, i64>, StoreError> {
     let started = StartedCall {
         call: row.text(0)?,
         tool: row.text(1)?,
@@ -200,5 +203,5 @@ fn read_started(row: &mut SqlRow) -> Result<(StartedCall, i64, i64), StoreError>
         result: row.optional_text(7)?.map(Json::stored),
         labels: row.parsed(8, parse_labels)?,
     };
-    Ok((started, row.int(9)?, row.int(10)?))
+    Ok(PageItem { item: started, cursor: row.int(9)?, payload_bytes: row.int(10)? })
 }

@@ -3,7 +3,7 @@
 use super::{
     inbox::consume_up_to,
     leases::why_refused,
-    pages::{labels_text, page},
+    pages::{PageItem, labels_text, page},
     runs::{check_payloads, ensure_run, insert_messages},
     started_calls::add_finished,
 };
@@ -30,11 +30,11 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $4, status = $5, ended = $6, labels = $7, \
-             messages = messages + $8, steps = steps + 1, effects = effects + $9, \
+             messages = messages + $8, steps = steps + 1, started_calls = started_calls + $9, \
              lease_owner = case when cast($6 as bigint) = 1 then null else lease_owner end, \
              lease_until = case when cast($6 as bigint) = 1 then null else lease_until end \
              where id = $1 and version = $2 and lease_owner = $3 and lease_until > $4 and ended = 0 \
-             returning messages, steps, effects",
+             returning messages, steps, started_calls",
             parameters![
                 &guard.run,
                 version,
@@ -95,7 +95,11 @@ pub(crate) async fn messages(
         .await?;
     page(rows, limit, |row| {
         let ordinal = row.int(0)?;
-        Ok((StoredMessage { ordinal, body: Json::stored(row.text(1)?) }, ordinal, row.int(2)?))
+        Ok(PageItem {
+            item: StoredMessage { ordinal, body: Json::stored(row.text(1)?) },
+            cursor: ordinal,
+            payload_bytes: row.int(2)?,
+        })
     })
 }
 
@@ -121,6 +125,6 @@ pub(crate) async fn steps(
             finished: row.int(3)?,
             summary: row.text(4)?,
         };
-        Ok((Step { ordinal, record }, ordinal, 0))
+        Ok(PageItem { item: Step { ordinal, record }, cursor: ordinal, payload_bytes: 0 })
     })
 }

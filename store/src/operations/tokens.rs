@@ -2,7 +2,7 @@
 
 use super::{
     events::lock_log,
-    pages::{NEWEST, count, page},
+    pages::{NEWEST, PageItem, count, page},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -47,7 +47,7 @@ pub(crate) async fn find_token(sql: &mut dyn Sql, hash: String) -> Result<Option
     let row = sql
         .row("select id, hash, subject_kind, subject, created from tokens where hash = $1", parameters![hash])
         .await?;
-    row.map(|mut row| read_token(&mut row).map(|(token, ..)| token)).transpose()
+    row.map(|mut row| read_token(&mut row).map(|found| found.item)).transpose()
 }
 
 pub(crate) async fn tokens(
@@ -82,7 +82,7 @@ pub(crate) async fn remove_tokens_of(
     .await
 }
 
-fn read_token(row: &mut SqlRow) -> Result<(Token, AgeCursor, i64), StoreError> {
+fn read_token(row: &mut SqlRow) -> Result<PageItem<Token, AgeCursor>, StoreError> {
     let token = Token {
         id: row.text(0)?,
         hash: row.text(1)?,
@@ -91,5 +91,5 @@ fn read_token(row: &mut SqlRow) -> Result<(Token, AgeCursor, i64), StoreError> {
         created: row.int(4)?,
     };
     let cursor = (token.created, token.id.clone());
-    Ok((token, cursor, 0))
+    Ok(PageItem { item: token, cursor, payload_bytes: 0 })
 }

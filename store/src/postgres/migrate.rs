@@ -10,8 +10,12 @@ use crate::{
 };
 
 /// One script for each version: the first makes version 1. A script that was released is never changed.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// The key of the lock: `PCrs`, like the application id of the SQLite files.
 const LOCK_KEY: i64 = 0x5043_7273;

@@ -7,8 +7,12 @@ use super::sqlite_error;
 use crate::error::{OpenError, StoreError};
 
 /// One script for each version: the first makes version 1. A script that was released is never changed.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// `PCrs`, for a file of runs.
 const APPLICATION_ID: i64 = 0x5043_7273;

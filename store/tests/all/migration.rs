@@ -18,14 +18,21 @@ use crate::{
 };
 
 /// The scripts of the versions, for each database.
-const SQLITE: [&str; 2] =
-    [include_str!("../../src/sqlite/schema_1.sql"), include_str!("../../src/sqlite/schema_2.sql")];
-const POSTGRES: [&str; 2] =
-    [include_str!("../../src/postgres/schema_1.sql"), include_str!("../../src/postgres/schema_2.sql")];
+const SQLITE: [&str; 3] = [
+    include_str!("../../src/sqlite/schema_1.sql"),
+    include_str!("../../src/sqlite/schema_2.sql"),
+    include_str!("../../src/sqlite/schema_3.sql"),
+];
+const POSTGRES: [&str; 3] = [
+    include_str!("../../src/postgres/schema_1.sql"),
+    include_str!("../../src/postgres/schema_2.sql"),
+    include_str!("../../src/postgres/schema_3.sql"),
+];
 
-/// Rows that both versions have: a run, its call, and two entries of its agent's inbox.
+/// Rows that all versions have: a run, a started call, two external calls, and two entries of the agent's inbox.
 const ROWS: &str = "
-    insert into runs values ('r', 'ada', 'w', 1, 1, 'running', 0, 1, 0, 0, 0, '[]', null, null, null);
+    insert into runs values ('r', 'ada', 'w', 1, 1, 'running', 0, 1, 0, 0, 1, '[]', null, null, null);
+    insert into effects values ('r', 'begun', 1, 'echo', 2, '{}', 1, 1, 1, null, null, '[]');
     insert into run_states values ('r', '{}');
     insert into calls (id, run, agent, tool, bytes, arguments, status, created, updated)
         values ('c', 'r', 'ada', 'ask', 2, '{}', 'pending', 1, 1);
@@ -51,6 +58,8 @@ async fn check(store: &dyn GatewayStore) {
     let open = RunFilter { agent: Some("ada".to_owned()), is_open: Some(true), ..RunFilter::default() };
     let runs = store.runs(open, PageRequest::default()).await.expect("listed").items;
     assert_eq!(runs.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["r"]);
+    let started = store.started_calls("r", PageRequest::default()).await.expect("listed").items;
+    assert_eq!(started.iter().map(|started| &*started.call).collect::<Vec<_>>(), ["begun"]);
     assert_eq!(store.inboxes_with_entries("a", PageRequest::default()).await.expect("listed").items, ["ada"]);
     let span = InboxSpan { agent: "ada".to_owned(), first: 1, last: 2 };
     store.create_run(NewRun { consumed_inbox: Some(span), ..new_run("s") }).await.expect("begins");
@@ -76,7 +85,7 @@ async fn check(store: &dyn GatewayStore) {
 
 #[test]
 fn files_of_older_versions_are_migrated_with_their_data() {
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let (_folder, path) = database_path();
         sqlite_of_version(&path, version);
         block_on(async {
@@ -93,7 +102,7 @@ fn files_of_older_versions_are_migrated_with_their_data() {
 fn databases_of_older_versions_are_migrated_with_their_data() {
     let Some(server) = Server::start() else { return };
     block_on(async {
-        for version in [1, 2] {
+        for version in [1, 2, 3] {
             let url = server.new_database().await;
             let scripts = POSTGRES[..version].concat();
             let database = format!("test{}", version - 1);

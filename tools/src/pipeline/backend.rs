@@ -184,7 +184,7 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) deadline: Instant,
     pub(super) labels: &'a LabelGuard,
     /// The protected kinds that the guests of the call must not write, if any.
-    pub(super) withheld: Option<&'a Arc<ProtectedKinds>>,
+    pub(super) forbidden_kinds: Option<&'a Arc<ProtectedKinds>>,
     /// Whether an approver has approved the call, including the grants of its steps.
     pub(super) is_approved: bool,
     pub(super) caller: &'a Caller,

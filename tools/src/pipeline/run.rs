@@ -73,7 +73,7 @@ pub(crate) async fn run(
                 .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
     }
-    let withheld = host.policy.withheld_kinds(&grant, &run_context);
+    let forbidden_kinds = host.policy.forbidden_kinds(&grant, &run_context);
     begin(&checked, &grant, &steps, caller, pending_record).await?;
     let time_limit = match caller.turn_deadline {
         Some(turn_deadline) => {
@@ -102,7 +102,7 @@ pub(crate) async fn run(
         time_limit,
         deadline,
         labels: &labels,
-        withheld: withheld.as_ref(),
+        forbidden_kinds: forbidden_kinds.as_ref(),
         is_approved: pending_record.is_approved(),
         caller: watched_call.as_ref().map_or(caller, |watched_call| &watched_call.caller),
         host,

@@ -56,9 +56,9 @@ pub(super) fn parse(line: &str) -> Typed<'_> {
 /// Returns the list of commands, for people.
 pub(super) fn help() -> String {
     let mut help = String::new();
-    for (_, name, argument, what) in COMMANDS {
+    for (_, name, argument, description) in COMMANDS {
         // Writing to a string cannot fail.
-        let _ = writeln!(help, "  {:<13} {what}", format!("/{name} {argument}"));
+        let _ = writeln!(help, "  {:<13} {description}", format!("/{name} {argument}"));
     }
     help.push_str(
         "A line that begins with a blank is a prompt, and is not kept in the history. Ctrl-D ends.\n",

@@ -75,7 +75,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
         verification: &verification,
         anchor: &anchor,
         filters: &filters,
-        made: Timestamp::now(),
+        created_at: Timestamp::now(),
     });
     html::write_new_file(&file, &page)?;
     // A damaged log also gets a page, and the exit code reports the damage.

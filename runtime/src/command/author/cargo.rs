@@ -71,7 +71,7 @@ impl ToolCrate {
             Some(answer) => (answer, true),
             None => {
                 let answer = metadata(folder, Network::IfNeeded)?;
-                (answer.ok_or(AuthorError::Cargo { what: "the crate cannot be resolved" })?, false)
+                (answer.ok_or(AuthorError::Cargo { problem: "the crate cannot be resolved" })?, false)
             }
         };
         let metadata: CargoMetadata =
@@ -108,7 +108,7 @@ impl ToolCrate {
                 Some(source) => AuthorError::NoExport {
                     path: PathBuf::from(super::build::relative_to_current_folder(source)),
                 },
-                None => AuthorError::Cargo { what: "the module does not build" },
+                None => AuthorError::Cargo { problem: "the module does not build" },
             });
         }
         let folder = self.target_folder.join(TARGET).join("release");
@@ -118,7 +118,7 @@ impl ToolCrate {
     /// Builds the crate's stale programs for this machine, and returns their paths.
     pub(crate) fn programs(&self) -> Result<Vec<PathBuf>, AuthorError> {
         if !self.run(&["build", "--bins"], [])? {
-            return Err(AuthorError::Cargo { what: "the program does not build" });
+            return Err(AuthorError::Cargo { problem: "the program does not build" });
         }
         let folder = self.target_folder.join("debug");
         Ok(self.programs.iter().map(|name| folder.join(name)).collect())

@@ -30,11 +30,11 @@ pub(super) struct MapInput<'a> {
     pub(super) use_counts: &'a UseCounts,
     /// The sources of data, each with the steps that its data can take.
     pub(super) flows: &'a [(ReachSource, Vec<FlowStep>)],
-    pub(super) made: Timestamp,
+    pub(super) created_at: Timestamp,
 }
 
 pub(super) fn render(input: &MapInput<'_>) -> String {
-    let MapInput { workspace, policy, grants, use_counts, flows, made } = input;
+    let MapInput { workspace, policy, grants, use_counts, flows, created_at } = input;
     let by_mount = sorted_by_mount(grants);
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
@@ -62,7 +62,7 @@ pub(super) fn render(input: &MapInput<'_>) -> String {
             dl.facts {
                 div { dt { "Workspace" } dd { code { (Untrusted(&workspace.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (policy.digest().as_str()) } } }
-                div { dt { "Made" } dd { (Time(*made)) " UTC" } }
+                div { dt { "Made" } dd { (Time(*created_at)) " UTC" } }
             }
         }
         main {

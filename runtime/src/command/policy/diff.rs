@@ -96,8 +96,9 @@ fn diff_text(diff: &PolicyDiff) -> String {
     if !diff.changes.is_empty() {
         let rows = diff.changes.iter().map(|change| {
             let EffectChange { direction, subject, aspect, old, new, rule } = change;
-            let what = if aspect.is_empty() { subject.clone() } else { format!("{subject}: {aspect}") };
-            [direction.as_str().to_uppercase(), what, old.clone(), new.clone(), rule.clone()]
+            let subject_aspect =
+                if aspect.is_empty() { subject.clone() } else { format!("{subject}: {aspect}") };
+            [direction.as_str().to_uppercase(), subject_aspect, old.clone(), new.clone(), rule.clone()]
         });
         out = table::render(["", "WHAT", "OLD", "NEW", "RULE"], rows);
     }

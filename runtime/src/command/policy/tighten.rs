@@ -119,7 +119,7 @@ struct Plan<'p> {
     policy: &'p WorkspaceSecurityPolicy,
     min_calls: u64,
     reductions: BTreeMap<ProfileName, Vec<(GrantedMount, Option<Access>)>>,
-    /// The profiles whose reductions were withdrawn, because a call would be decided otherwise.
+    /// The profiles whose reductions were withdrawn, because a call would be decided differently.
     withdrawn: BTreeSet<ProfileName>,
 }
 
@@ -229,7 +229,7 @@ fn comments(
         format!("  NARROWER {}: {} {} → {}", change.subject, change.aspect, change.old, change.new)
     }));
     lines.push(format!(
-        "Proof 2, replay of these rows: {} calls, {} decided otherwise{}.",
+        "Proof 2, replay of these rows: {} calls, {} decided differently{}.",
         replay.calls,
         replay.calls - replay.same,
         match replay.undecided {
@@ -273,7 +273,7 @@ fn profile_lines(
     }
     // `plan` has replayed the recorded calls under the smaller profile.
     if plan.withdrawn.contains(profile) {
-        return left_alone("With less, a recorded call would be decided otherwise.".to_owned());
+        return left_alone("With less, a recorded call would be decided differently.".to_owned());
     }
     let mut lines = Vec::new();
     for mount in granted {

@@ -50,7 +50,7 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
             "{error}"
         );
         let error = store.add_approval(guard("r"), question(id, None)).await.expect_err("taken");
-        assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Approval, .. }), "{error}");
+        assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Approval, .. }), "{error}");
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn an_answer_names_the_hash(store: &dyn RunStore) {
     );
     let error =
         store.answer_approval("x", "h1", answer(ApprovalDecision::Deny, 7)).await.expect_err("no question");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Approval, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Approval, .. }), "{error}");
 }
 
 pub(crate) async fn questions_expire_and_are_listed(store: &dyn RunStore) {

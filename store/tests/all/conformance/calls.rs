@@ -92,7 +92,7 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
         .add_external_call(guard("r"), new_call("w", ExternalCallStatus::Waiting))
         .await
         .expect_err("taken");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Call, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Call, .. }), "{error}");
     let error = store
         .add_external_call(guard("r"), new_call("x", ExternalCallStatus::Expired))
         .await
@@ -104,7 +104,7 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
         store.time_out_external_call("x", NOW).await.map(|_| ()).expect_err("no call"),
         store.cancel_external_call("x", NOW).await.map(|_| ()).expect_err("no call"),
     ] {
-        assert!(matches!(error, StoreError::NotFound { what: Entity::Call, .. }), "{error}");
+        assert!(matches!(error, StoreError::NotFound { entity: Entity::Call, .. }), "{error}");
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn changes_are_written_together_or_not_at_all(store: &dyn Gatew
     let mut failing = changes("m2");
     failing.push(Change::PostMessage(new_message("s", "m1", "taken")));
     let error = store.apply(failing).await.expect_err("taken");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Message, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Message, .. }), "{error}");
     let mut failing = changes("m2");
     failing.push(Change::derived(|_| Json::from_text("{").map(|_| Vec::new())));
     let error = store.apply(failing).await.expect_err("no JSON");
@@ -184,7 +184,7 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         assert_eq!((call.status_at(NOW), call.result, delivery), (expected, None, None));
     }
     let error = store.resolve_external_call_with("x", json("1"), NOW, event()).await.expect_err("no call");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Call, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Call, .. }), "{error}");
     let events = store.events(Some("run:r"), PageRequest::default()).await.expect("read").items;
     let data: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();
     assert_eq!(data, ["0", "1"], "one event for each accepted result");

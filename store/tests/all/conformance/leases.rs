@@ -10,7 +10,7 @@ fn of_other(now: i64) -> LeaseGuard {
 
 pub(crate) async fn one_owner_has_the_lease(store: &dyn RunStore) {
     let error = store.acquire_lease(guard("r"), 5).await.expect_err("no run");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Run, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Run, .. }), "{error}");
     add_run(store, "r").await;
     let error = store.acquire_lease(of_other(NOW), UNTIL).await.expect_err("taken");
     assert!(matches!(&error, StoreError::Leased { owner, until: UNTIL, .. } if owner == OWNER), "{error}");
@@ -20,7 +20,7 @@ pub(crate) async fn one_owner_has_the_lease(store: &dyn RunStore) {
         owner: OWNER.to_owned(),
         until: UNTIL + 1,
         version: 1,
-        cancel_requested: None,
+        cancel_requested_at: None,
     };
     assert_eq!(again, expected);
     store.release_lease("r", "process 2").await.expect("without effect");
@@ -60,7 +60,7 @@ pub(crate) async fn a_lease_is_renewed_but_not_moved_back(store: &dyn RunStore) 
 pub(crate) async fn a_run_that_has_ended_is_opened_again(store: &dyn RunStore) {
     let reopen = async |version| store.reopen_run(of_other(NOW), UNTIL, version, json("[1]")).await;
     let error = reopen(1).await.expect_err("no run");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Run, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Run, .. }), "{error}");
     add_run(store, "r").await;
     let error = reopen(1).await.expect_err("open");
     assert!(matches!(error, StoreError::StillOpen { .. }), "{error}");
@@ -71,9 +71,9 @@ pub(crate) async fn a_run_that_has_ended_is_opened_again(store: &dyn RunStore) {
     let error = reopen(1).await.expect_err("changed");
     assert!(matches!(error, StoreError::Conflict { expected: 1, found: 2, .. }), "{error}");
     let lease = reopen(2).await.expect("open again");
-    assert_eq!((&*lease.owner, lease.version, lease.cancel_requested), ("process 2", 3, None));
+    assert_eq!((&*lease.owner, lease.version, lease.cancel_requested_at), ("process 2", 3, None));
     let run = store.run("r").await.expect("the store has the run");
-    assert_eq!((run.summary.status, run.summary.cancel_requested), (RunStatus::Running, None));
+    assert_eq!((run.summary.status, run.summary.cancel_requested_at), (RunStatus::Running, None));
     assert_eq!(run.state, json("[1]"));
     let error = reopen(3).await.expect_err("open");
     assert!(matches!(error, StoreError::StillOpen { .. }), "{error}");

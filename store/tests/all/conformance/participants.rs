@@ -20,7 +20,7 @@ pub(crate) async fn a_participant_is_kept_changed_and_listed(store: &dyn Gateway
     }
     let error =
         store.create_participant(new_participant("a", ParticipantKind::User)).await.expect_err("taken");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Participant, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Participant, .. }), "{error}");
     let update = ParticipantUpdate {
         id: "a".to_owned(),
         version: 1,
@@ -31,7 +31,7 @@ pub(crate) async fn a_participant_is_kept_changed_and_listed(store: &dyn Gateway
     assert_eq!(store.update_participant(update.clone()).await.expect("changed"), 2);
     let error = store.update_participant(update.clone()).await.expect_err("another version");
     assert!(
-        matches!(&error, StoreError::Changed { what: Entity::Participant, id, expected: 1, found: 2 } if id == "a"),
+        matches!(&error, StoreError::Changed { entity: Entity::Participant, id, expected: 1, found: 2 } if id == "a"),
         "{error}"
     );
     let expected = Participant {
@@ -63,7 +63,7 @@ pub(crate) async fn a_participant_is_kept_changed_and_listed(store: &dyn Gateway
         store.remove_participant("x", NOW).await.expect_err("none"),
     ] {
         assert!(
-            matches!(&error, StoreError::NotFound { what: Entity::Participant, id } if id == "x"),
+            matches!(&error, StoreError::NotFound { entity: Entity::Participant, id } if id == "x"),
             "{error}"
         );
     }

@@ -26,7 +26,7 @@ pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
         steps: 0,
         labels: vec!["a".to_owned(), "b".to_owned()],
         lease: Some((OWNER.to_owned(), UNTIL)),
-        cancel_requested: None,
+        cancel_requested_at: None,
     };
     assert_eq!(run.summary, expected);
     let messages = store.messages("r", PageRequest::default()).await.expect("the store reads the page").items;
@@ -39,7 +39,7 @@ pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
 pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
     add_run(store, "r").await;
     let error = store.create_run(new_run("r")).await.expect_err("taken");
-    assert!(matches!(&error, StoreError::AlreadyExists { what: Entity::Run, id } if id == "r"), "{error}");
+    assert!(matches!(&error, StoreError::AlreadyExists { entity: Entity::Run, id } if id == "r"), "{error}");
     for error in [
         store.run("x").await.expect_err("no run"),
         store.messages("x", PageRequest::default()).await.expect_err("no run"),
@@ -47,7 +47,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
         store.started_calls("x", PageRequest::default()).await.expect_err("no run"),
         store.request_cancel("x", 1).await.expect_err("no run"),
     ] {
-        assert!(matches!(&error, StoreError::NotFound { what: Entity::Run, id } if id == "x"), "{error}");
+        assert!(matches!(&error, StoreError::NotFound { entity: Entity::Run, id } if id == "x"), "{error}");
         assert_eq!(error.failure(), None::<DatabaseFailure>);
     }
 }
@@ -141,11 +141,11 @@ pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
     store.request_cancel("r", 7).await.expect("asked");
     store.request_cancel("r", 9).await.expect("asked again");
     let run = store.run("r").await.expect("the store has the run");
-    assert_eq!((run.summary.cancel_requested, run.summary.version), (Some(7), 1));
+    assert_eq!((run.summary.cancel_requested_at, run.summary.version), (Some(7), 1));
     let mut end = commit("r", 1);
     end.status = RunStatus::Cancelled;
     let lease = store.renew_lease(guard("r"), UNTIL + 1).await.expect("renewed");
-    assert_eq!(lease.cancel_requested, Some(7), "the process that drives the run learns of it");
+    assert_eq!(lease.cancel_requested_at, Some(7), "the process that drives the run learns of it");
     store.commit_step(end).await.expect("committed");
     let error = store.request_cancel("r", 11).await.expect_err("over");
     assert!(matches!(error, StoreError::Ended { .. }), "{error}");

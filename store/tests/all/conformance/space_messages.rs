@@ -78,7 +78,7 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
     assert_eq!(change(store, ends).await.expect("changed"), (true, changed.clone()));
     assert_eq!(store.space_message("m2").await.expect("the store has the message"), changed);
     let error = store.apply(vec![Change::PostMessage(new_message("s", "m1", ""))]).await.expect_err("taken");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Message, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Message, .. }), "{error}");
     let elsewhere = NewMessage { reply_to: Some("m1".to_owned()), ..new_message("t", "m3", "") };
     for (error, id) in [
         (store.space_message("x").await.map(|_| ()).expect_err("none"), "x"),
@@ -86,7 +86,7 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
         (store.apply(vec![Change::PostMessage(elsewhere)]).await.map(|_| ()).expect_err("elsewhere"), "m1"),
     ] {
         assert!(
-            matches!(&error, StoreError::NotFound { what: Entity::Message, id: found } if found == id),
+            matches!(&error, StoreError::NotFound { entity: Entity::Message, id: found } if found == id),
             "{error}"
         );
     }
@@ -211,7 +211,7 @@ pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {
     let (ordinals, next) = list(PageRequest::default()).await;
     assert_eq!((ordinals, next), ((39..=70).rev().collect(), Some(39)));
     let error = store.space_messages("x", None, PageRequest::default()).await.expect_err("no space");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Space, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Space, .. }), "{error}");
 }
 
 async fn found(store: &dyn GatewayStore, search: &str, request: PageRequest<i64>) -> (Vec<i64>, Option<i64>) {

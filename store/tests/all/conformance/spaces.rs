@@ -17,7 +17,7 @@ pub(crate) async fn a_space_is_kept_and_listed(store: &dyn GatewayStore) {
     }
     let again = NewSpace { id: "s1".to_owned(), name: "Name".to_owned(), created: NOW };
     let error = store.create_space(again).await.expect_err("taken");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Space, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Space, .. }), "{error}");
     for space in ["s1", "s3"] {
         store.add_member(space, "u", NOW).await.expect("joined");
     }
@@ -72,7 +72,7 @@ pub(crate) async fn members_come_and_go(store: &dyn GatewayStore) {
         (store.members("x", PageRequest::default()).await.map(|_| ()).expect_err("none"), Entity::Space),
     ] {
         assert!(
-            matches!(&error, StoreError::NotFound { what, id } if *what == expected && id == "x"),
+            matches!(&error, StoreError::NotFound { entity, id } if *entity == expected && id == "x"),
             "{error}"
         );
     }
@@ -105,10 +105,10 @@ pub(crate) async fn a_removed_space_is_not_found_and_is_swept(store: &dyn Gatewa
             .map(|_| ())
             .expect_err("removed"),
     ] {
-        assert!(matches!(&error, StoreError::NotFound { what: Entity::Space, id } if id == "s"), "{error}");
+        assert!(matches!(&error, StoreError::NotFound { entity: Entity::Space, id } if id == "s"), "{error}");
     }
     let error = store.space_message("s0").await.expect_err("removed");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::Message, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::Message, .. }), "{error}");
     assert_eq!(store.call_message("call s").await.expect("answered"), None);
     let ids: Vec<String> = store
         .spaces(Some("u"), PageRequest::default())

@@ -36,9 +36,9 @@ pub(crate) async fn a_resumed_run_knows_what_has_finished(store: &dyn RunStore) 
     store.finish_call(guard("r"), end("repeated")).await.expect("finished");
 
     let error = store.finish_call(guard("r"), end("repeated")).await.expect_err("finished before");
-    assert!(matches!(error, StoreError::AlreadyExists { what: Entity::StartedCall, .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::StartedCall, .. }), "{error}");
     let error = store.finish_call(guard("r"), end("x")).await.expect_err("not begun");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::StartedCall, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { entity: Entity::StartedCall, .. }), "{error}");
     let first = store.started_calls("r", PageRequest::first(2)).await.expect("listed");
     let second =
         store.started_calls("r", PageRequest::after(first.next.expect("more"), 2)).await.expect("listed");

@@ -23,7 +23,7 @@ pub(crate) async fn a_token_is_found_by_its_hash(store: &dyn GatewayStore) {
     assert_eq!(store.find_token(&"A".repeat(64)).await.expect("answered"), None);
     for taken in [token("t1", 'f', None, 1), token("t9", 'a', None, 1)] {
         let error = store.add_token(taken).await.expect_err("taken");
-        assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Token, .. }), "{error}");
+        assert!(matches!(error, StoreError::AlreadyExists { entity: Entity::Token, .. }), "{error}");
     }
     for hash in ["", "a", &"A".repeat(64), &"g".repeat(64), &"a".repeat(65)] {
         let wrong = Token { hash: hash.to_owned(), ..token("t9", '9', None, 1) };

@@ -19,7 +19,7 @@ use super::{fixture, folder, module, other_module, portcullis, stderr, stdout};
 use crate::hostile::wat_guest::WatGuest;
 
 /// A policy entry that lets the tool run without approval.
-const ENTRY: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
+const SESSION_ARGUMENT: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
 async fn call(fixture: &Fixture) -> FixtureCall {
     FixtureCall::run(&fixture.registry().await, "mine", json!({})).await
@@ -41,7 +41,8 @@ fn lock(fixture: &Fixture) -> String {
 
 #[tokio::test]
 async fn a_changed_module_is_quarantined_until_approved_again() {
-    let fixture = fixture(&[("m.wasm", &module("mine")), ("z.wasm", &module("other"))]).with_policy(ENTRY);
+    let fixture =
+        fixture(&[("m.wasm", &module("mine")), ("z.wasm", &module("other"))]).with_policy(SESSION_ARGUMENT);
     assert_eq!(call(&fixture).await.text(), "done", "what was never approved is the policy's to judge");
     assert_eq!(pin_status(&fixture).await, PinStatus::Unpinned);
     let answer_text = approve(&fixture);
@@ -154,7 +155,7 @@ async fn an_approved_tool_without_its_module_is_unavailable() {
 
 #[tokio::test]
 async fn a_changed_lock_quarantines_and_a_damaged_one_stops_the_start() {
-    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(ENTRY);
+    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(SESSION_ARGUMENT);
     drop(fixture.registry().await);
     approve(&fixture);
     let path = fixture.state().join(LOCK_FILE);
@@ -212,7 +213,7 @@ async fn only_the_tool_that_was_approved_is_pinned() {
 
 #[tokio::test]
 async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
-    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(ENTRY);
+    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(SESSION_ARGUMENT);
     drop(fixture.registry().await);
     approve(&fixture);
     let pinned = lock(&fixture);

@@ -28,13 +28,17 @@ fn plain(output: &std::process::Output) -> String {
     stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-const ENTRY: &str = "[tools.file_read] ";
+const SESSION_ARGUMENT: &str = "[tools.file_read] ";
 
 #[test]
 fn a_wider_policy_has_exit_code_one_and_says_what_is_wider() {
     let fixture = Fixture::new();
-    let narrow =
-        policy(&fixture, "narrow.toml", ENTRY, "[tools.file_write]\napproval = \"ask\"\n[tools.file_read] ");
+    let narrow = policy(
+        &fixture,
+        "narrow.toml",
+        SESSION_ARGUMENT,
+        "[tools.file_write]\napproval = \"ask\"\n[tools.file_read] ",
+    );
     let narrow = narrow.to_string_lossy();
     let diff = json_of(&fixture, &["policy", "diff", "--json", &narrow, "default"], 1);
     let changes = diff["changes"].as_array().expect("a list");
@@ -104,8 +108,12 @@ fn recorded_calls_are_decided_again() {
         "{same}"
     );
     assert_eq!(same["undecided"], 1, "the policy was not asked about a tool that does not exist");
-    let narrow =
-        policy(&fixture, "narrow.toml", ENTRY, "[tools.file_write]\nenabled = false\n[tools.file_read] ");
+    let narrow = policy(
+        &fixture,
+        "narrow.toml",
+        SESSION_ARGUMENT,
+        "[tools.file_write]\nenabled = false\n[tools.file_read] ",
+    );
     let narrow = replay(&narrow, 0);
     let changed = &narrow["changed"][0];
     assert_eq!(
@@ -142,7 +150,7 @@ fn a_call_that_was_refused_and_would_run_is_wider() {
     assert_eq!(output.status.code(), Some(1));
     let text = plain(&output);
     assert!(text.contains("WIDER file_write: calls deny allow"), "{text}");
-    assert!(text.contains("1 calls: 0 same, 1 decided otherwise"), "{text}");
+    assert!(text.contains("1 calls: 0 same, 1 decided differently"), "{text}");
     // Without the kept policy, the recorded answer counts.
     fs::remove_dir_all(fixture.state().join("policies")).expect("removed");
     let fresh = policy(&fixture, "fresh.toml", "concurrency = 10", "concurrency = 10");

@@ -46,7 +46,7 @@ fn unused_grants_are_removed_and_used_ones_stay() {
         "{overlay}"
     );
     assert!(
-        overlay.contains("# Proof 2, replay of these rows: 5 calls, 0 decided otherwise.\n"),
+        overlay.contains("# Proof 2, replay of these rows: 5 calls, 0 decided differently.\n"),
         "{overlay}"
     );
     assert!(overlay.contains("[profiles.FileReadOnly]\nmounts = { "), "{overlay}");
@@ -139,8 +139,9 @@ fn a_reduction_that_would_spare_a_question_is_withdrawn() {
         .expect("written");
     let overlay = tighten(&fixture, &["--min-calls", "1"]);
     assert!(
-        overlay.contains("FileReadWrite: left alone. With less, a recorded call would be decided otherwise."),
+        overlay
+            .contains("FileReadWrite: left alone. With less, a recorded call would be decided differently."),
         "{overlay}"
     );
-    assert!(overlay.contains("0 decided otherwise"), "{overlay}");
+    assert!(overlay.contains("0 decided differently"), "{overlay}");
 }

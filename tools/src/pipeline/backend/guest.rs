@@ -94,7 +94,16 @@ impl Backend for GuestTool {
         pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt {
-            checked, grant, slot, time_limit, deadline, labels, withheld, caller, host, ..
+            checked,
+            grant,
+            slot,
+            time_limit,
+            deadline,
+            labels,
+            forbidden_kinds,
+            caller,
+            host,
+            ..
         } = attempt;
         let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
         let (http_sender, mut http_operations) = requests.map(|_| HttpOperationSender::open()).unzip();
@@ -107,7 +116,7 @@ impl Backend for GuestTool {
             mounts: grant.mounts.to_vec(),
             used: labels.used().clone(),
             before_change,
-            withheld: withheld.cloned(),
+            forbidden_kinds: forbidden_kinds.cloned(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
             deadline,

@@ -34,7 +34,7 @@ pub(super) struct ReportInput<'a> {
     pub(super) anchor: &'a AnchorState,
     /// The filters as they were given.
     pub(super) filters: &'a [String],
-    pub(super) made: Timestamp,
+    pub(super) created_at: Timestamp,
 }
 
 /// The sections that the page's navigation names.
@@ -103,7 +103,7 @@ fn headline(input: &ReportInput<'_>) -> Markup {
                         @for filter in input.filters.iter().take(MAX_ROWS) { ", " code { (Untrusted(filter)) } }
                     }
                 }
-                div { dt { "Made" } dd { (Time(input.made)) " UTC" } }
+                div { dt { "Made" } dd { (Time(input.created_at)) " UTC" } }
             }
         }
     }

@@ -28,5 +28,5 @@ pub(crate) fn make(folder: &Path, sdk: &Path) -> Result<(), AuthorError> {
             return Ok(());
         }
     }
-    Err(AuthorError::Cargo { what: "the new crate cannot be resolved" })
+    Err(AuthorError::Cargo { problem: "the new crate cannot be resolved" })
 }

@@ -26,8 +26,8 @@ use std::process::ExitCode;
 #[must_use]
 pub fn enter_if_session() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == ENTRY && arguments.next().is_none()).then(guard::run)
+    (arguments.next()? == SESSION_ARGUMENT && arguments.next().is_none()).then(guard::run)
 }
 
 /// The one argument of a session's process. It grants nothing: a session gets all its rights over its socket.
-pub(crate) const ENTRY: &str = "portcullis-session";
+pub(crate) const SESSION_ARGUMENT: &str = "portcullis-session";

@@ -1,10 +1,10 @@
-//! The frames that collect the content of open elements.
+//! The open elements, which collect their content.
 
 use super::tree::NodeId;
 
-/// The form that a frame gives its content.
+/// The form that an element gives its content.
 #[derive(Debug)]
-pub(super) enum FrameKind {
+pub(super) enum ElementForm {
     Page,
     Quote,
     Item { marker: String },
@@ -19,21 +19,21 @@ pub(super) enum FrameKind {
 
 /// An element that is open, with the content that it has collected.
 #[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) kind: FrameKind,
+pub(super) struct OpenElement {
+    pub(super) kind: ElementForm,
     pub(super) text: String,
-    /// The element whose end closes the frame.
+    /// The node of the element.
     pub(super) id: NodeId,
     /// Whether a space comes before the next word.
-    pub(super) space: bool,
-    /// Whether the frame contains blocks, which a mark within a line cannot enclose.
-    pub(super) blocks: bool,
+    pub(super) needs_space: bool,
+    /// Whether the element contains blocks, which a mark within a line cannot enclose.
+    pub(super) has_blocks: bool,
     /// The length of the text after the last item of a list.
     pub(super) item_end: usize,
 }
 
-impl Frame {
-    pub(super) fn new(id: NodeId, kind: FrameKind) -> Self {
-        Self { kind, text: String::new(), id, space: false, blocks: false, item_end: 0 }
+impl OpenElement {
+    pub(super) fn new(id: NodeId, kind: ElementForm) -> Self {
+        Self { kind, text: String::new(), id, needs_space: false, has_blocks: false, item_end: 0 }
     }
 }

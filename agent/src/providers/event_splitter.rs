@@ -5,7 +5,7 @@
 
 /// How a provider delimits the events of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum EventFormat {
     /// Server-sent events.
     Events,
     /// One JSON text per line.
@@ -14,7 +14,7 @@ pub(super) enum Framing {
 
 /// Why bytes cannot be read as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FrameFault {
+pub(super) enum EventFault {
     /// The event is larger than the limit.
     TooLarge,
     /// The event is not UTF-8.
@@ -23,38 +23,38 @@ pub(super) enum FrameFault {
 
 /// Splits bytes into events.
 #[derive(Debug)]
-pub(super) struct Framer {
-    framing: Framing,
+pub(super) struct EventSplitter {
+    event_format: EventFormat,
     limit_bytes: usize,
     line: Vec<u8>,
     /// Data of the current event. `None` before the event's first `data` line.
     data: Option<String>,
     /// Whether the last line ended in a carriage return. A line feed after it belongs to the same line end.
-    after_carriage_return: bool,
-    at_start: bool,
+    is_after_carriage_return: bool,
+    is_at_start: bool,
 }
 
-impl Framer {
+impl EventSplitter {
     /// Creates a framer that keeps at most `limit_bytes` of an incomplete event.
-    pub(super) fn new(framing: Framing, limit_bytes: usize) -> Self {
+    pub(super) fn new(event_format: EventFormat, limit_bytes: usize) -> Self {
         Self {
-            framing,
+            event_format,
             limit_bytes,
             line: Vec::new(),
             data: None,
-            after_carriage_return: false,
-            at_start: true,
+            is_after_carriage_return: false,
+            is_at_start: true,
         }
     }
 
     /// Adds more bytes, and calls `event` with the data of each completed event.
-    pub(super) fn push<E: From<FrameFault>>(
+    pub(super) fn push<E: From<EventFault>>(
         &mut self,
         mut bytes: &[u8],
         mut event: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&first) = bytes.first() {
-            if std::mem::take(&mut self.after_carriage_return) && first == b'\n' {
+            if std::mem::take(&mut self.is_after_carriage_return) && first == b'\n' {
                 bytes = &bytes[1..];
                 continue;
             }
@@ -62,11 +62,11 @@ impl Framer {
             let part = &bytes[..end.unwrap_or(bytes.len())];
             // Check before buffering, so that the buffer never exceeds the limit.
             if self.line.len() + part.len() + self.data.as_ref().map_or(0, String::len) > self.limit_bytes {
-                return Err(FrameFault::TooLarge.into());
+                return Err(EventFault::TooLarge.into());
             }
             self.line.extend_from_slice(part);
             let Some(end) = end else { return Ok(()) };
-            self.after_carriage_return = bytes[end] == b'\r';
+            self.is_after_carriage_return = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
             self.finish_line(&mut event)?;
         }
@@ -75,35 +75,35 @@ impl Framer {
 
     /// Ends the input. The last JSON line needs no line end. The last server-sent event does: the standard
     /// discards an unfinished event.
-    pub(super) fn finish<E: From<FrameFault>>(
+    pub(super) fn finish<E: From<EventFault>>(
         &mut self,
         mut event: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        match self.framing {
-            Framing::Events => Ok(()),
-            Framing::Lines => self.finish_line(&mut event),
+        match self.event_format {
+            EventFormat::Events => Ok(()),
+            EventFormat::Lines => self.finish_line(&mut event),
         }
     }
 
-    fn finish_line<E: From<FrameFault>>(
+    fn finish_line<E: From<EventFault>>(
         &mut self,
         event: &mut impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         let bytes = std::mem::take(&mut self.line);
-        let Ok(line) = std::str::from_utf8(&bytes) else { return Err(FrameFault::NotText.into()) };
-        let line = match std::mem::take(&mut self.at_start) {
+        let Ok(line) = std::str::from_utf8(&bytes) else { return Err(EventFault::NotText.into()) };
+        let line = match std::mem::take(&mut self.is_at_start) {
             // The standard ignores a byte order mark at the start of the stream.
             true => line.strip_prefix('\u{feff}').unwrap_or(line),
             false => line,
         };
-        match self.framing {
-            Framing::Lines if line.trim().is_empty() => Ok(()),
-            Framing::Lines => event(line),
-            Framing::Events if line.is_empty() => match self.data.take() {
+        match self.event_format {
+            EventFormat::Lines if line.trim().is_empty() => Ok(()),
+            EventFormat::Lines => event(line),
+            EventFormat::Events if line.is_empty() => match self.data.take() {
                 Some(data) => event(&data),
                 None => Ok(()),
             },
-            Framing::Events => {
+            EventFormat::Events => {
                 if let Some(value) = field_value(line, "data") {
                     match &mut self.data {
                         Some(data) => {
@@ -135,25 +135,25 @@ mod tests {
 
     use super::*;
 
-    fn read(framing: Framing, limit: usize, parts: &[&[u8]]) -> Result<Vec<String>, FrameFault> {
+    fn read(event_format: EventFormat, limit: usize, parts: &[&[u8]]) -> Result<Vec<String>, EventFault> {
         let mut events = Vec::new();
-        let mut framer = Framer::new(framing, limit);
+        let mut event_splitter = EventSplitter::new(event_format, limit);
         for part in parts {
-            framer.push(part, |data| {
+            event_splitter.push(part, |data| {
                 events.push(data.to_owned());
-                Ok::<(), FrameFault>(())
+                Ok::<(), EventFault>(())
             })?;
         }
-        framer.finish(|data| {
+        event_splitter.finish(|data| {
             events.push(data.to_owned());
-            Ok::<(), FrameFault>(())
+            Ok::<(), EventFault>(())
         })?;
         Ok(events)
     }
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        assert_eq!(read(Framing::Events, 100, &[text.as_bytes()]).expect("events"), expected);
+        assert_eq!(read(EventFormat::Events, 100, &[text.as_bytes()]).expect("events"), expected);
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn lines_need_no_last_end() {
-        let read = |text: &str| read(Framing::Lines, 100, &[text.as_bytes()]).expect("lines");
+        let read = |text: &str| read(EventFormat::Lines, 100, &[text.as_bytes()]).expect("lines");
         assert_eq!(read("{}\n\n[1]\r\n{\"a\":1}"), ["{}", "[1]", "{\"a\":1}"]);
         assert!(read("\n \n").is_empty());
     }
@@ -181,21 +181,21 @@ mod tests {
     #[test]
     fn an_event_without_end_is_bounded() {
         let piece = [b'x'; 60];
-        for framing in [Framing::Events, Framing::Lines] {
-            assert_eq!(read(framing, 100, &[&piece, &piece]), Err(FrameFault::TooLarge));
-            read(framing, 120, &[b"", &piece, &piece]).expect("within the limit");
+        for event_format in [EventFormat::Events, EventFormat::Lines] {
+            assert_eq!(read(event_format, 100, &[&piece, &piece]), Err(EventFault::TooLarge));
+            read(event_format, 120, &[b"", &piece, &piece]).expect("within the limit");
         }
         // The lines of one event count together towards the limit.
         assert_eq!(
-            read(Framing::Events, 100, &[&b"data: 123456789\n".repeat(20)]),
-            Err(FrameFault::TooLarge)
+            read(EventFormat::Events, 100, &[&b"data: 123456789\n".repeat(20)]),
+            Err(EventFault::TooLarge)
         );
-        read(Framing::Events, 100, &[&b"data: 123456789\n\n".repeat(20)]).expect("each is small");
+        read(EventFormat::Events, 100, &[&b"data: 123456789\n\n".repeat(20)]).expect("each is small");
     }
 
     #[test]
     fn frame_that_is_not_utf_8_is_refused() {
-        assert_eq!(read(Framing::Events, 100, &[b"data: \xff\n\n"]), Err(FrameFault::NotText));
+        assert_eq!(read(EventFormat::Events, 100, &[b"data: \xff\n\n"]), Err(EventFault::NotText));
     }
 
     proptest! {
@@ -216,7 +216,7 @@ mod tests {
                 parts.push(part);
                 rest = more;
             }
-            prop_assert_eq!(read(Framing::Events, 1000, &parts).expect("events"), texts);
+            prop_assert_eq!(read(EventFormat::Events, 1000, &parts).expect("events"), texts);
         }
     }
 }
