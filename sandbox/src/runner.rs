@@ -114,7 +114,7 @@ pub struct GuestJob {
     /// All host folders that the guest can see.
     pub mounts: Vec<GrantedMount>,
     /// A mark for each mount, which is set when the guest uses the mount.
-    pub used: MountUse,
+    pub mount_use: MountUse,
     /// Saves the states of paths before the guest changes them. Without it no state is saved.
     pub before_change: Option<BeforeChangeFn>,
     /// The protected kinds, if the guest must not write them.
@@ -128,7 +128,7 @@ pub struct GuestJob {
     /// Stops the guest before the deadline.
     pub cancel: CancellationToken,
     /// Held until the guest's thread is free, even if its caller leaves earlier.
-    pub held: Option<CallResource>,
+    pub call_resource: Option<CallResource>,
     /// Whether the call has an observer for progress and update frames.
     pub is_watched: bool,
     /// The call's end of a transfer, if it takes part in one.
@@ -268,14 +268,14 @@ impl HostWasmToolRunner {
             module: Arc::clone(module),
             stdin: Vec::new(),
             mounts: Vec::new(),
-            used: MountUse::new(0),
+            mount_use: MountUse::new(0),
             before_change: None,
             forbidden_kinds: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIMEOUT,
             deadline: Instant::now() + DESCRIBE_TIMEOUT,
             cancel: CancellationToken::new(),
-            held: None,
+            call_resource: None,
             is_watched: false,
             transfer: None,
             http: None,
@@ -308,7 +308,7 @@ impl HostWasmToolRunner {
         } else {
             self.config.mounts.private_links().exposed().await
         };
-        let control = Arc::new(CallControl::new(job.deadline, job.held));
+        let control = Arc::new(CallControl::new(job.deadline, job.call_resource));
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&control));
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -327,7 +327,7 @@ impl HostWasmToolRunner {
                 hidden: Arc::clone(&self.config.hidden),
             },
             exposed,
-            used: job.used,
+            used: job.mount_use,
             before_change: job.before_change,
             control: Arc::clone(&control),
             // A clone: `sender` keeps the channel open, so that `frames.recv()` never ends before the call.

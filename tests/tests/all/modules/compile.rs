@@ -96,7 +96,7 @@ async fn a_module_that_takes_too_long_by_the_clock_may_be_tried_again() {
     let runner = runner(&fixture, Some(binary()), short);
     for _ in 0..2 {
         let error = runner.load_foreign(&endless_module()).await.expect_err("too long");
-        assert!(matches!(error, WasmError::Compiler { what: "it takes too long", .. }), "{error:?}");
+        assert!(matches!(error, WasmError::Compiler { step: "it takes too long", .. }), "{error:?}");
     }
 }
 
@@ -141,7 +141,7 @@ async fn bad_or_endless_compiler_answer_is_an_error() {
         let fixture = Fixture::new();
         let runner = runner(&fixture, Some(compiler.into()), CompileLimits::default());
         let error = runner.load_foreign(&module("mine")).await.expect_err(compiler);
-        assert!(matches!(error, WasmError::Compiler { what, .. } if what == why), "{compiler}: {error:?}");
+        assert!(matches!(error, WasmError::Compiler { step, .. } if step == why), "{compiler}: {error:?}");
     }
     let fixture = Fixture::new();
     let runner = runner(&fixture, Some("/usr/bin/yes".into()), CompileLimits::default());

@@ -77,7 +77,7 @@ fn body(rows: &[Row], grants: &[ToolGrants], verification: &VerifyReport, anchor
         verification,
         anchor,
         filters: &["--agent <b>".to_owned()],
-        made: "2026-11-27T00:00:00Z".parse().expect("a time"),
+        created_at: "2026-11-27T00:00:00Z".parse().expect("a time"),
     });
     let (_, body) = page.split_once("<body>").expect("a body");
     body.replace(policy.digest().as_str(), "DIGEST")
