@@ -46,26 +46,26 @@ pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
         state: Mutex::new(ChannelState {
             queue: VecDeque::new(),
             capacity: capacity.get(),
-            dropped: 0,
+            dropped_events: 0,
             senders: 1,
             has_receiver: true,
         }),
-        filled: Notify::new(),
-        drained: Notify::new(),
+        event_added: Notify::new(),
+        event_taken: Notify::new(),
     });
-    (EventSender { shared: Arc::clone(&shared) }, EventReceiver { shared })
+    (EventSender { channel: Arc::clone(&shared) }, EventReceiver { channel: shared })
 }
 
 /// The sending end. Clones send into the same stream.
 #[derive(Debug)]
 pub struct EventSender {
-    shared: Arc<Channel>,
+    channel: Arc<Channel>,
 }
 
 /// The receiving end. If it is dropped, the run continues without an observer.
 #[derive(Debug)]
 pub struct EventReceiver {
-    shared: Arc<Channel>,
+    channel: Arc<Channel>,
 }
 
 impl EventReceiver {
@@ -75,14 +75,14 @@ impl EventReceiver {
     /// Dropping the future loses no event.
     pub async fn recv(&mut self) -> Option<AgentEvent> {
         loop {
-            let filled = self.shared.filled.notified();
+            let filled = self.channel.event_added.notified();
             {
-                let mut state = self.shared.lock();
+                let mut state = self.channel.lock();
                 if let Some(event) = state.queue.pop_front() {
                     let has_room = state.has_room();
                     drop(state);
                     if has_room {
-                        self.shared.drained.notify_one();
+                        self.channel.event_taken.notify_one();
                     }
                     return Some(event);
                 }
@@ -96,9 +96,9 @@ impl EventReceiver {
 
     /// Returns the next event if one is queued.
     pub fn try_recv(&mut self) -> Option<AgentEvent> {
-        let event = self.shared.lock().queue.pop_front();
+        let event = self.channel.lock().queue.pop_front();
         if event.is_some() {
-            self.shared.drained.notify_one();
+            self.channel.event_taken.notify_one();
         }
         event
     }
@@ -107,26 +107,26 @@ impl EventReceiver {
     /// replaced, and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.shared.lock().dropped
+        self.channel.lock().dropped_events
     }
 
     /// The number of queued events.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.lock().queue.len()
+        self.channel.lock().queue.len()
     }
 }
 
 impl Drop for EventReceiver {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.channel.lock();
         state.has_receiver = false;
         state.queue.clear();
         drop(state);
-        self.shared.drained.notify_waiters();
+        self.channel.event_taken.notify_waiters();
         // `notify_waiters` stores no permit for a sender that is not waiting yet. An extra permit costs at
         // most one needless wake-up.
-        self.shared.drained.notify_one();
+        self.channel.event_taken.notify_one();
     }
 }
 
@@ -137,17 +137,17 @@ impl EventEmitter for EventSender {
         loop {
             // Create the future before checking the queue: `notify_waiters` wakes only futures that already
             // exist.
-            let drained = self.shared.drained.notified();
+            let drained = self.channel.event_taken.notified();
             {
-                let mut state = self.shared.lock();
+                let mut state = self.channel.lock();
                 match state.try_enqueue(event) {
                     Ok(()) => {
                         let has_room = state.has_room() || !state.has_receiver;
                         drop(state);
-                        self.shared.filled.notify_one();
+                        self.channel.event_added.notify_one();
                         // Wake the next sender, because the reader wakes only one at a time.
                         if has_room {
-                            self.shared.drained.notify_one();
+                            self.channel.event_taken.notify_one();
                         }
                         return;
                     }
@@ -159,26 +159,26 @@ impl EventEmitter for EventSender {
     }
 
     fn emit_now(&self, event: AgentEvent) {
-        self.shared.lock().enqueue_now(event);
-        self.shared.filled.notify_one();
+        self.channel.lock().enqueue_now(event);
+        self.channel.event_added.notify_one();
     }
 
     fn listens(&self) -> bool {
-        self.shared.lock().has_receiver
+        self.channel.lock().has_receiver
     }
 }
 
 impl Clone for EventSender {
     fn clone(&self) -> Self {
-        self.shared.lock().senders += 1;
-        Self { shared: Arc::clone(&self.shared) }
+        self.channel.lock().senders += 1;
+        Self { channel: Arc::clone(&self.channel) }
     }
 }
 
 impl Drop for EventSender {
     fn drop(&mut self) {
-        self.shared.lock().senders -= 1;
-        self.shared.filled.notify_one();
+        self.channel.lock().senders -= 1;
+        self.channel.event_added.notify_one();
     }
 }
 
@@ -186,9 +186,9 @@ impl Drop for EventSender {
 struct Channel {
     state: Mutex<ChannelState>,
     /// The single reader waits here.
-    filled: Notify,
+    event_added: Notify,
     /// Senders wait here.
-    drained: Notify,
+    event_taken: Notify,
 }
 
 impl Channel {
@@ -201,7 +201,7 @@ impl Channel {
 struct ChannelState {
     queue: VecDeque<AgentEvent>,
     capacity: usize,
-    dropped: u64,
+    dropped_events: u64,
     senders: usize,
     /// Whether the receiver still exists.
     has_receiver: bool,
@@ -247,7 +247,7 @@ impl ChannelState {
         {
             let earlier_position = self.queue.iter().rposition(|queued| coalescing_key(queued) == Some(key));
             if let Some(position) = earlier_position {
-                self.dropped += 1;
+                self.dropped_events += 1;
                 self.queue[position] = event;
                 return;
             }
@@ -256,7 +256,7 @@ impl ChannelState {
         let reserve = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
         let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + reserve);
         if self.queue.len() >= limit {
-            self.dropped += 1;
+            self.dropped_events += 1;
             return;
         }
         self.queue.push_back(event);

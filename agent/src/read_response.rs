@@ -47,12 +47,12 @@ pub(super) async fn ask(
 ) -> Result<CompleteResponse, BrokenResponse> {
     // Clone the token: the provider takes the request, and each piece needs the token.
     let cancel = request.cancel.clone();
-    let mut partial = PartialResponse { text: String::new(), usage: None, begun: false };
+    let mut partial = PartialResponse { text: String::new(), usage: None, has_begun: false };
     let mut stream = open_stream(provider, request, idle_timeout, &mut partial).await?;
     let mut calls = ToolCallAccumulator::with_taken_ids(std::mem::take(ids));
     loop {
         let delta = next_delta(&mut stream, &cancel, idle_timeout, &mut partial).await?;
-        partial.begun = true;
+        partial.has_begun = true;
         match delta {
             Delta::Text(delta) => {
                 partial.add(&delta)?;
@@ -117,13 +117,13 @@ async fn wait_for_provider<T>(
     let answered = tokio::select! {
         // `biased`: a cancelled run sends no request and takes no further piece, even if one is ready.
         biased;
-        () = cancel.cancelled() => return Err(partial.broken(AgentEnd::Cancelled)),
+        () = cancel.cancelled() => return Err(partial.broken_response(AgentEnd::Cancelled)),
         answered = tokio::time::timeout(idle_timeout, AssertUnwindSafe(work).catch_unwind()) => answered,
     };
     match answered {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(panic)) => Err(partial.panicked(&*panic)),
-        Err(_elapsed) => Err(partial.silent(idle_timeout)),
+        Err(_elapsed) => Err(partial.silence_timeout(idle_timeout)),
     }
 }
 
@@ -136,7 +136,7 @@ struct PartialResponse {
     text: String,
     usage: Option<Usage>,
     /// Whether any piece of the response has arrived.
-    begun: bool,
+    has_begun: bool,
 }
 
 impl PartialResponse {
@@ -149,35 +149,38 @@ impl PartialResponse {
         Ok(())
     }
 
-    fn broken(&mut self, end: AgentEnd) -> BrokenResponse {
+    fn broken_response(&mut self, end: AgentEnd) -> BrokenResponse {
         BrokenResponse { text: std::mem::take(&mut self.text), end, usage: self.usage }
     }
 
     fn failed(&mut self, error: &ProviderError) -> BrokenResponse {
         // A transport error after the first piece leaves the response incomplete.
         let kind = match error.kind() {
-            ProviderErrorKind::Transport if self.begun => ProviderErrorKind::Incomplete,
+            ProviderErrorKind::Transport if self.has_begun => ProviderErrorKind::Incomplete,
             kind => kind,
         };
         if kind == ProviderErrorKind::Cancelled {
-            return self.broken(AgentEnd::Cancelled);
+            return self.broken_response(AgentEnd::Cancelled);
         }
-        self.broken(AgentEnd::Provider { kind, message: error_chain(error) })
+        self.broken_response(AgentEnd::Provider { kind, message: error_chain(error) })
     }
 
     fn incomplete(&mut self, message: impl Into<String>) -> BrokenResponse {
-        self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Incomplete, message: message.into() })
+        self.broken_response(AgentEnd::Provider {
+            kind: ProviderErrorKind::Incomplete,
+            message: message.into(),
+        })
     }
 
     fn malformed(&mut self, message: String) -> BrokenResponse {
-        self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Malformed, message })
+        self.broken_response(AgentEnd::Provider { kind: ProviderErrorKind::Malformed, message })
     }
 
-    fn silent(&mut self, idle_timeout: Duration) -> BrokenResponse {
+    fn silence_timeout(&mut self, idle_timeout: Duration) -> BrokenResponse {
         self.incomplete(format!("the model sent nothing for {} s", idle_timeout.as_secs()))
     }
 
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenResponse {
-        self.broken(AgentEnd::Internal { message: panicked("provider", panic).to_string() })
+        self.broken_response(AgentEnd::Internal { message: panicked("provider", panic).to_string() })
     }
 }

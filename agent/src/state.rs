@@ -96,7 +96,7 @@ impl RunState {
         let message = match &self.next {
             RunStep::Setup { prompt } => Some(prompt.clone()),
             RunStep::RunTools { answer } | RunStep::Finalize { answer } => {
-                let calls = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
+                let calls = answer.calls.iter().map(|call| transcript::stored_form(&call.call)).collect();
                 let message = Message::assistant(answer.text.clone(), calls);
                 (!message.content.is_empty() || !message.tool_calls.is_empty()).then_some(message)
             }

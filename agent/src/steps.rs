@@ -96,7 +96,7 @@ impl<'a> Steps<'a> {
         answer: CompleteResponse,
     ) -> Result<RunStep, AgentEnd> {
         let CompleteResponse { text, calls, stop, usage } = answer;
-        let sent_calls = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
+        let sent_calls = calls.iter().map(|call| transcript::stored_form(&call.call)).collect();
         // Skip refused calls: they have no result that could repeat, and their arguments may be cut off.
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
         let repeat = state.guard.count_calls(runs);

@@ -17,7 +17,7 @@ pub const UNREADABLE_KEY: &str = "INVALID_JSON";
 
 /// Converts a call into the form that is stored in the conversation. Providers refuse names beyond
 /// `[A-Za-z0-9_-]{1,64}` and arguments that are not an object. The executor still gets the original call.
-pub(super) fn sendable(call: &ToolCall) -> ToolCall {
+pub(super) fn stored_form(call: &ToolCall) -> ToolCall {
     ToolCall {
         id: call.id.clone(),
         tool: sendable_name(&call.tool),

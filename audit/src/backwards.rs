@@ -11,12 +11,12 @@ const CHUNK_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct BackwardLines {
     file: File,
-    /// The bytes from here to the end of the file are in `pending`, or were already returned.
+    /// The bytes from here to the end of the file are in `partial_line`, or were already returned.
     start: u64,
-    /// The end of the bytes in `pending`.
+    /// The end of the bytes in `partial_line`.
     end: u64,
     /// Bytes before the last returned line. Empty if a line is too long; then only `end` is valid.
-    pending: Vec<u8>,
+    partial_line: Vec<u8>,
     is_too_long: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct BackwardLine {
 
 impl BackwardLines {
     pub(super) fn new(file: File, end: u64) -> Self {
-        Self { file, start: end, end, pending: Vec::new(), is_too_long: false }
+        Self { file, start: end, end, partial_line: Vec::new(), is_too_long: false }
     }
 
     /// Returns the line before the last returned one. `None` at the start of the file.
@@ -41,17 +41,17 @@ impl BackwardLines {
         // The last newline of the pending bytes belongs to the line itself, so the search skips it.
         let mut searched = 0;
         loop {
-            let unsearched = self.pending.len().saturating_sub(searched.max(1));
-            if let Some(newline) = self.pending[..unsearched].iter().rposition(|byte| *byte == b'\n') {
+            let unsearched = self.partial_line.len().saturating_sub(searched.max(1));
+            if let Some(newline) = self.partial_line[..unsearched].iter().rposition(|byte| *byte == b'\n') {
                 return Ok(Some(self.take_line(newline + 1)));
             }
-            searched = self.pending.len();
+            searched = self.partial_line.len();
             if self.start == 0 {
                 return Ok((self.end > 0).then(|| self.take_line(0)));
             }
-            if self.pending.len() > MAX_ROW_BYTES {
+            if self.partial_line.len() > MAX_ROW_BYTES {
                 // Keep the last byte, which shows whether the line ends with a newline.
-                self.pending.drain(..self.pending.len() - 1);
+                self.partial_line.drain(..self.partial_line.len() - 1);
                 self.is_too_long = true;
                 searched = 1;
             }
@@ -64,14 +64,14 @@ impl BackwardLines {
         let mut chunk = vec![0; length];
         self.start -= length as u64;
         self.file.read_exact_at(&mut chunk, self.start)?;
-        chunk.append(&mut self.pending);
-        self.pending = chunk;
+        chunk.append(&mut self.partial_line);
+        self.partial_line = chunk;
         Ok(())
     }
 
     /// Removes the pending bytes from this index on, and returns them as the next line.
     fn take_line(&mut self, index: usize) -> BackwardLine {
-        let bytes = self.pending.split_off(index);
+        let bytes = self.partial_line.split_off(index);
         let offset = self.start + index as u64;
         let is_too_long = std::mem::take(&mut self.is_too_long) || bytes.len() > MAX_ROW_BYTES;
         let end = match bytes.last() {

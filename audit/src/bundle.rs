@@ -286,7 +286,7 @@ fn each_line(
     mut each: impl FnMut(&ChainLink, &[u8]) -> Result<bool, BundleError>,
 ) -> Result<(), BundleError> {
     let mut last_seq = 0;
-    for part in segments::parts(log)? {
+    for part in segments::log_parts(log)? {
         let (path, file, end) = part.open()?;
         let mut lines = LogLines::new(file, 0, end);
         while let Some(line) =
@@ -307,7 +307,7 @@ fn each_line(
 struct RowsWriter {
     first: u64,
     tree: Option<Frontier>,
-    left: Option<Frontier>,
+    left_frontier: Option<Frontier>,
     /// The given checkpoints that end before the first row, each with the prover that gets the rows after it.
     provers: Vec<(SignedCheckpoint, Option<ConsistencyProver>)>,
     proof_bytes: usize,
@@ -321,7 +321,7 @@ impl RowsWriter {
         Ok(Self {
             first,
             tree: None,
-            left: None,
+            left_frontier: None,
             provers: earlier.map(|anchor| (anchor.clone(), None)).collect(),
             proof_bytes: 0,
             file: BufWriter::new(tempfile::tempfile()?),
@@ -351,7 +351,7 @@ impl RowsWriter {
         }
         let hash = seal::row_hash(line).ok_or(BundleError::NotIntact { seq: link.seq })?;
         if link.seq == self.first {
-            self.left = Some(tree.clone());
+            self.left_frontier = Some(tree.clone());
         }
         for (anchor, prover) in &mut self.provers {
             if anchor.checkpoint.size == tree.size() {
@@ -381,7 +381,7 @@ impl RowsWriter {
     }
 
     fn finish(self, request: &BundleRequest<'_>) -> Result<(BundleManifest, File), BundleError> {
-        let Self { first, tree, left, provers, file, disclosed, .. } = self;
+        let Self { first, tree, left_frontier: left, provers, file, disclosed, .. } = self;
         let checkpoint = &request.checkpoint.checkpoint;
         let tree = tree.unwrap_or_default();
         let left = left.ok_or(BundleError::NoRow)?;

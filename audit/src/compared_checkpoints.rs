@@ -99,7 +99,7 @@ pub(super) struct ComparedCheckpoints {
     /// Sorted by size.
     anchors: Vec<ComparedCheckpoint>,
     /// The index of the first anchor whose rows have not all been read.
-    next: usize,
+    next_index: usize,
     key: Option<VerifierKey>,
     witnesses: Vec<WitnessKey>,
 }
@@ -114,7 +114,8 @@ impl ComparedCheckpoints {
             }
             (None, None) => None,
         };
-        let mut anchors = Self { anchors: Vec::new(), next: 0, key, witnesses: request.witnesses.clone() };
+        let mut anchors =
+            Self { anchors: Vec::new(), next_index: 0, key, witnesses: request.witnesses.clone() };
         if let Some(state_folder) = state_folder {
             anchors.add_state(state_folder)?;
         }
@@ -188,8 +189,10 @@ impl ComparedCheckpoints {
 
     /// Compares the checkpoints of this size with the tree of the rows read so far.
     pub(super) fn compare(&mut self, size: u64, tree: &Frontier) {
-        while let Some(anchor) = self.anchors.get_mut(self.next).filter(|anchor| anchor.report.size <= size) {
-            self.next += 1;
+        while let Some(anchor) =
+            self.anchors.get_mut(self.next_index).filter(|anchor| anchor.report.size <= size)
+        {
+            self.next_index += 1;
             if anchor.report.size == size && !anchor.is_decided {
                 anchor.is_decided = true;
                 let is_same = anchor.root == tree.root();

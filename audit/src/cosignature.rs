@@ -33,11 +33,11 @@ impl WitnessKey {
     /// [`KeyError::WitnessForm`] if the text is not the Ed25519 key of a witness, or its id does not match.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
-        Self::parts(text)
+        Self::split_key(text)
             .ok_or_else(|| KeyError::WitnessForm { key: text.chars().take(MAX_SHOWN_CHARACTERS).collect() })
     }
 
-    fn parts(text: &str) -> Option<Self> {
+    fn split_key(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '+');
         let (name, id, encoded) = (parts.next()?, parts.next()?, parts.next()?);
         let decoded = BASE64.decode(encoded).ok()?;

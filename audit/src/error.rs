@@ -27,12 +27,12 @@ pub enum AuditError {
         path: PathBuf,
     },
     /// Another process has held the log's lock for too long. It may be stopped (`SIGSTOP`).
-    #[error("the audit log `{path}` has been locked by another process for {waited:?}", path = .path.display())]
+    #[error("the audit log `{path}` has been locked by another process for {waiting_time:?}", path = .path.display())]
     Busy {
         /// The log's path.
         path: PathBuf,
         /// How long this process has waited for the lock.
-        waited: Duration,
+        waiting_time: Duration,
     },
     /// The log cannot be read.
     #[error("cannot read the audit log `{path}`", path = .path.display())]

@@ -47,7 +47,7 @@ pub(super) enum LineEnd {
 impl<F: Borrow<File>> LogLines<F> {
     /// Reads the lines between two byte offsets.
     pub(super) fn new(file: F, start: u64, end: u64) -> Self {
-        let range_reader = PositionedReader { file, at: start, end };
+        let range_reader = PositionedReader { file, position: start, end };
         Self {
             reader: BufReader::with_capacity(MAX_ROW_BYTES, range_reader),
             line: Vec::new(),
@@ -94,17 +94,17 @@ impl<F: Borrow<File>> LogLines<F> {
 #[derive(Debug)]
 struct PositionedReader<F> {
     file: F,
-    at: u64,
+    position: u64,
     end: u64,
 }
 
 impl<F: Borrow<File>> Read for PositionedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // The fallback is harmless, because the smaller of this number and the buffer's length is used.
-        let remaining = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let remaining = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
         let length = buffer.len().min(remaining);
-        let bytes_read = self.file.borrow().read_at(&mut buffer[..length], self.at)?;
-        self.at += bytes_read as u64;
+        let bytes_read = self.file.borrow().read_at(&mut buffer[..length], self.position)?;
+        self.position += bytes_read as u64;
         Ok(bytes_read)
     }
 }

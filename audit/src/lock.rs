@@ -95,7 +95,7 @@ fn acquire<F: HeldFile>(
         // Read the clock only after a failed attempt, so that a free lock costs one system call.
         let waited = started.get_or_insert_with(Instant::now).elapsed();
         if waited >= max_wait {
-            return Err(AuditError::Busy { path: path.to_owned(), waited });
+            return Err(AuditError::Busy { path: path.to_owned(), waiting_time: waited });
         }
         tries = tries.saturating_add(1);
         match tries.checked_sub(SPINS) {

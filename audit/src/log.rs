@@ -40,7 +40,7 @@ use super::{
 /// Dropping the log syncs its last rows.
 #[derive(Debug)]
 pub struct AuditLog {
-    shared: Arc<SharedLog>,
+    shared_log: Arc<SharedLog>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,7 +83,7 @@ impl AuditLog {
             writer,
             process: process_name(),
             live: None,
-            open: Vec::new(),
+            open_calls: Vec::new(),
             start: None,
             has_started: false,
         };
@@ -109,7 +109,7 @@ impl AuditLog {
             },
         )
         .map_err(|source| AuditError::Thread { source })?;
-        Ok((Self { shared, thread: Some(thread) }, Recovery { torn: torn_tail, closed_begins }))
+        Ok((Self { shared_log: shared, thread: Some(thread) }, Recovery { torn_tail, closed_begins }))
     }
 
     /// Sets the facts for the `start` and `stop` rows of this process. The log writes `start` and stores the
@@ -119,14 +119,14 @@ impl AuditLog {
     /// `collect` is called when the first row is written. `policy` is called then too, unless an earlier
     /// process has stored the policy.
     pub fn set_process_start(&self, collect: CollectStartFn, policy: Option<LoadPolicyFn>) {
-        self.shared.state().start = Some(PendingStart::new(collect, policy));
+        self.shared_log.state().start = Some(PendingStart::new(collect, policy));
     }
 
     /// Sets how the log is sealed. Without this call, the process makes no checkpoints and seals no segments,
     /// but continues in the segments that others start.
     pub fn set_sealing_options(&self, options: SealingOptions) {
-        self.shared.set_sealing_options(options);
-        self.shared.syncer.request();
+        self.shared_log.set_sealing_options(options);
+        self.shared_log.syncer.request();
     }
 
     /// Makes a checkpoint of all rows.
@@ -134,7 +134,7 @@ impl AuditLog {
     /// # Errors
     /// As [`Self::append`], and [`AuditError::Key`].
     pub fn checkpoint(&self) -> Result<SignedCheckpoint, AuditError> {
-        self.shared.checkpoint_now(false)
+        self.shared_log.checkpoint_now(false)
     }
 
     /// Seals the open segment regardless of its size, and returns the checkpoint of its rows.
@@ -142,7 +142,7 @@ impl AuditLog {
     /// # Errors
     /// As [`Self::append`], and [`AuditError::Key`].
     pub fn seal(&self) -> Result<SignedCheckpoint, AuditError> {
-        self.shared.checkpoint_now(true)
+        self.shared_log.checkpoint_now(true)
     }
 
     /// Writes a row about a change of the policy.
@@ -161,8 +161,8 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::StoreText`]. The call must then not run.
     pub fn store_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
-        let _state = self.shared.state();
-        stored_texts::store_question(&self.shared.files, sha256, question)
+        let _state = self.shared_log.state();
+        stored_texts::store_question(&self.shared_log.files, sha256, question)
     }
 
     /// Writes one row. Once this method returns, the row survives the death of this process; with
@@ -191,21 +191,21 @@ impl AuditLog {
         write: impl FnOnce(&mut LogState, &SharedLog) -> Result<RowRef, AuditError>,
     ) -> Result<RowRef, AuditError> {
         // Check this first: after a failed sync, no later row proves anything.
-        self.shared.check_synced()?;
+        self.shared_log.check_synced()?;
         let row = {
-            let mut state = self.shared.state();
+            let mut state = self.shared_log.state();
             // Before taking the lock, because computing the hash of the program may take a while.
             if let Some(pending) = &mut state.start {
                 pending.start();
             }
             let _locked = state.writer.lock()?;
-            write(&mut state, &self.shared)?
+            write(&mut state, &self.shared_log)?
         };
         // Sync after releasing the lock, so that other processes can append meanwhile.
-        if self.shared.mode == SyncMode::Always {
-            self.shared.sync()?;
+        if self.shared_log.mode == SyncMode::Always {
+            self.shared_log.sync()?;
         }
-        self.shared.syncer.request();
+        self.shared_log.syncer.request();
         Ok(row)
     }
 
@@ -215,7 +215,7 @@ impl AuditLog {
     /// [`AuditError::Sync`], also if only an earlier sync failed.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.check_synced()?;
-        self.shared.sync()
+        self.shared_log.sync()
     }
 
     /// Checks that every sync so far has succeeded. Returns the error that the next append would return.
@@ -223,47 +223,47 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Sync`] if a sync has failed.
     pub fn check_synced(&self) -> Result<(), AuditError> {
-        self.shared.check_synced()
+        self.shared_log.check_synced()
     }
 
     /// Seals or makes a checkpoint if that is due, and returns how long the thread waits
     /// before it checks again.
     #[cfg(test)]
     pub(super) fn seal_if_due(&self) -> Option<std::time::Duration> {
-        self.shared.seal_if_due()
+        self.shared_log.seal_if_due()
     }
 
     pub(super) fn files(&self) -> Arc<LogFiles> {
-        Arc::clone(&self.shared.files)
+        Arc::clone(&self.shared_log.files)
     }
 
     /// The log's path.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.shared.files.path
+        &self.shared_log.files.path
     }
 }
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
         // Stop the thread before locking the state, because its last sync takes the same lock.
-        self.shared.syncer.stop();
+        self.shared_log.syncer.stop();
         if let Some(thread) = self.thread.take() {
             // A panic in the thread has already been printed.
             let _ = thread.join();
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared_log.state();
         if state.has_started
-            && let Err(error) = state.write_stop(&self.shared)
+            && let Err(error) = state.write_stop(&self.shared_log)
         {
             tracing::warn!(%error, "cannot write this process's last row to the audit log");
         }
         drop(state);
-        self.shared.checkpoint_at_exit();
-        let mut state = self.shared.state();
+        self.shared_log.checkpoint_at_exit();
+        let mut state = self.shared_log.state();
         // If a call is still open, keep the live file: it is unlocked, so the next start writes
         // the missing `end`.
-        if state.open.is_empty()
+        if state.open_calls.is_empty()
             && let Some(live) = state.live.take()
             && let Err(error) = live.remove()
         {
@@ -293,7 +293,7 @@ pub(super) struct LogState {
     /// `None` before the first `begin`, so that a process that only reads creates no live file.
     live: Option<LiveFile>,
     /// The open calls of this process, oldest first.
-    open: Vec<OpenCall>,
+    open_calls: Vec<OpenCall>,
     /// The facts for the `start` row, until it is written.
     start: Option<PendingStart>,
     has_started: bool,
@@ -408,13 +408,13 @@ impl LogState {
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &row.fields, &row.event, 0)?;
-                self.open.push(OpenCall { offset, call_id: Arc::clone(&row.fields.call_id) });
+                self.open_calls.push(OpenCall { offset, call_id: Arc::clone(&row.fields.call_id) });
             }
             NewRowEvent::End(_) => {
                 self.writer.write(&self.process, &row.fields, &row.event, 0)?;
                 let is_same_call = |open: &OpenCall| open.call_id == row.fields.call_id;
-                if let Some(index) = self.open.iter().position(is_same_call) {
-                    self.open.remove(index);
+                if let Some(index) = self.open_calls.iter().position(is_same_call) {
+                    self.open_calls.remove(index);
                 }
             }
             NewRowEvent::Result(_) | NewRowEvent::Model(_) | NewRowEvent::Approve | NewRowEvent::Revoke => {
@@ -443,7 +443,7 @@ impl LogState {
     }
 
     fn first_open(&self) -> Option<u64> {
-        self.open.first().map(|open| open.offset)
+        self.open_calls.first().map(|open| open.offset)
     }
 }
 

@@ -8,18 +8,18 @@ use super::{read::OpenCallFields, row::RowEvent};
 #[derive(Debug)]
 pub(super) struct OpenCalls<T> {
     /// Keyed by process and call id. A list, because models choose call ids, so an id can occur twice.
-    open: HashMap<(String, String), Vec<T>>,
-    /// The bytes of the keys and values in `open`.
+    begins: HashMap<(String, String), Vec<T>>,
+    /// The bytes of the keys and values in `begins`.
     bytes: usize,
     max_bytes: usize,
-    omitted: u64,
+    omitted_calls: u64,
 }
 
 impl<T> OpenCalls<T> {
     /// Keeps at most this many bytes. Further open calls are only counted, because a forged log can have
     /// any number of them.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { open: HashMap::new(), bytes: 0, max_bytes, omitted: 0 }
+        Self { begins: HashMap::new(), bytes: 0, max_bytes, omitted_calls: 0 }
     }
 
     /// Tracks a row. `value` computes the value of a `begin`, with its size in bytes.
@@ -36,24 +36,24 @@ impl<T> OpenCalls<T> {
                 let value = value();
                 let bytes = key_bytes + size_of(&value);
                 if self.bytes.saturating_add(bytes) > self.max_bytes {
-                    self.omitted += 1;
+                    self.omitted_calls += 1;
                     return;
                 }
                 self.bytes += bytes;
-                self.open.entry(call()).or_default().push(value);
+                self.begins.entry(call()).or_default().push(value);
             }
             RowEvent::End => {
                 let call = call();
                 // If two open calls share an id, it is unknown which of them this `end` belongs to.
                 // Close the later one.
-                let closed = self.open.get_mut(&call).and_then(Vec::pop);
-                if self.open.get(&call).is_some_and(Vec::is_empty) {
-                    self.open.remove(&call);
+                let closed = self.begins.get_mut(&call).and_then(Vec::pop);
+                if self.begins.get(&call).is_some_and(Vec::is_empty) {
+                    self.begins.remove(&call);
                 }
                 match closed {
                     Some(value) => self.bytes -= key_bytes + size_of(&value),
                     // The `end` belongs to a call that was only counted, or to none.
-                    None => self.omitted = self.omitted.saturating_sub(1),
+                    None => self.omitted_calls = self.omitted_calls.saturating_sub(1),
                 }
             }
             // These rows neither open nor close a call.
@@ -71,7 +71,7 @@ impl<T> OpenCalls<T> {
 
     /// Returns the values of the open calls, unordered, and the number of calls that were only counted.
     pub(super) fn into_open(self) -> (Vec<T>, u64) {
-        (self.open.into_values().flatten().collect(), self.omitted)
+        (self.begins.into_values().flatten().collect(), self.omitted_calls)
     }
 }
 

@@ -251,9 +251,9 @@ pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<
 pub fn row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
     RowReader {
         parts: oldest_first(path),
-        open: None,
-        begin: |file, end| LogLines::new(file, 0, end),
-        next: |lines, path| {
+        open_segment: None,
+        open_lines: |file, end| LogLines::new(file, 0, end),
+        next_line: |lines, path| {
             let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
             Ok(line.map(|line| parse(path, line.offset, line.bytes, line.end)))
         },
@@ -267,9 +267,9 @@ pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, Aud
     parts.make_contiguous().reverse();
     RowReader {
         parts,
-        open: None,
-        begin: BackwardLines::new,
-        next: |lines, path| {
+        open_segment: None,
+        open_lines: BackwardLines::new,
+        next_line: |lines, path| {
             let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
             Ok(line.map(|line| parse(path, line.offset, &line.bytes, line.end)))
         },
@@ -278,7 +278,7 @@ pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, Aud
 
 /// Returns the parts of a log, oldest first, or an error instead.
 fn oldest_first(path: &Path) -> VecDeque<Result<LogPart, AuditError>> {
-    match segments::parts(path) {
+    match segments::log_parts(path) {
         Ok(parts) => parts.into_iter().map(Ok).collect(),
         Err(error) => VecDeque::from([Err(error)]),
     }
@@ -290,10 +290,10 @@ type ParsedLine = Result<Option<RowLine>, AuditError>;
 /// Reads the rows of one part after another.
 struct RowReader<L> {
     parts: VecDeque<Result<LogPart, AuditError>>,
-    open: Option<(PathBuf, L)>,
-    begin: fn(File, u64) -> L,
+    open_segment: Option<(PathBuf, L)>,
+    open_lines: fn(File, u64) -> L,
     /// Returns the next line of the open part. A read error ends the part, because it would repeat forever.
-    next: fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
+    next_line: fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
 }
 
 impl<L> Iterator for RowReader<L> {
@@ -301,20 +301,20 @@ impl<L> Iterator for RowReader<L> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some((path, lines)) = &mut self.open else {
+            let Some((path, lines)) = &mut self.open_segment else {
                 match self.parts.pop_front()?.and_then(LogPart::open) {
-                    Ok((path, file, end)) => self.open = Some((path, (self.begin)(file, end))),
+                    Ok((path, file, end)) => self.open_segment = Some((path, (self.open_lines)(file, end))),
                     Err(error) => return Some(Err(error)),
                 }
                 continue;
             };
-            match (self.next)(lines, path) {
+            match (self.next_line)(lines, path) {
                 Err(error) => {
-                    self.open = None;
+                    self.open_segment = None;
                     self.parts.clear();
                     return Some(Err(error));
                 }
-                Ok(None) => self.open = None,
+                Ok(None) => self.open_segment = None,
                 Ok(Some(Ok(None))) => {}
                 Ok(Some(Ok(Some(row)))) => return Some(Ok(row)),
                 Ok(Some(Err(error))) => return Some(Err(error)),

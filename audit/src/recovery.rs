@@ -22,7 +22,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovery {
     /// The torn tail that was cut off.
-    pub torn: Option<TornTail>,
+    pub torn_tail: Option<TornTail>,
     /// The ids of the calls that got an `end` with the outcome `unknown`, oldest first.
     pub closed_begins: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Recovery {
     /// Whether nothing was repaired.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.torn.is_none() && self.closed_begins.is_empty()
+        self.torn_tail.is_none() && self.closed_begins.is_empty()
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) struct SealState {
     key: Option<Arc<CheckpointKey>>,
     tree: Option<TreeState>,
     /// The number of the last row that is a checkpoint or covered by one.
-    covered: u64,
+    covered_rows: u64,
     /// When the first row without a checkpoint was seen.
     uncovered_since: Option<Instant>,
     /// When to retry after a failed attempt.
@@ -260,7 +260,7 @@ impl SharedLog {
         let seq = self.state().writer.seq();
         let mut seal_state = self.seal_state();
         if seal_state.options.is_none() {
-            seal_state.covered = seq;
+            seal_state.covered_rows = seq;
         }
         seal_state.key = None;
         seal_state.options = Some(options);
@@ -284,7 +284,7 @@ impl SharedLog {
             let (segment, end) = state.writer.segment_and_end();
             (state.writer.seq(), is_full(segment, end, &options))
         };
-        let rows = seq.saturating_sub(seal_state.covered);
+        let rows = seq.saturating_sub(seal_state.covered_rows);
         if rows == 0 {
             seal_state.uncovered_since = None;
             return None;
@@ -312,7 +312,7 @@ impl SharedLog {
         let Some(options) = seal_state.options.clone().filter(|options| options.sink.is_some()) else {
             return;
         };
-        if self.state().writer.seq() > seal_state.covered
+        if self.state().writer.seq() > seal_state.covered_rows
             && let Err(error) = self.checkpoint(&mut seal_state, &options, Sealing::No)
         {
             tracing::warn!(%error, "cannot write a checkpoint of the last rows of the audit log");
@@ -379,7 +379,7 @@ impl SharedLog {
                 state.write_process_row(ProcessRow::Checkpoint(&row))?;
                 None
             };
-            seal_state.covered = state.writer.seq();
+            seal_state.covered_rows = state.writer.seq();
             (size, root, offset, sealed)
         };
         seal_state.tree = sealed.is_none().then_some(tree);

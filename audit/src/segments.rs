@@ -188,7 +188,7 @@ impl LogPart {
 
 /// Returns the current files of a log, the oldest first. If the file has another name,
 /// returns only that file.
-pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
+pub(super) fn log_parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
     // Open the segment first: segments that are sealed after this point contain only later rows.
     let (file, end) = open_at_end(path)?;
     let mut parts = Vec::new();

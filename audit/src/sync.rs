@@ -30,7 +30,7 @@ pub enum SyncMode {
 pub(super) struct Syncer {
     request: Mutex<SyncRequest>,
     request_changed: Condvar,
-    failed: OnceLock<Errno>,
+    error: OnceLock<Errno>,
 }
 
 #[derive(Debug, Default)]
@@ -59,14 +59,14 @@ impl Syncer {
     /// Stores a failure permanently. The kernel reports a lost page once and then marks it clean, so a later
     /// successful sync would prove nothing.
     pub(super) fn record_failure(&self, errno: Errno) {
-        if self.failed.set(errno).is_ok() {
+        if self.error.set(errno).is_ok() {
             tracing::error!(%errno, "the audit log cannot be written to the disk; no further call will run");
         }
     }
 
     /// The stored failure, if there is one.
     pub(super) fn failure(&self) -> Option<Errno> {
-        self.failed.get().copied()
+        self.error.get().copied()
     }
 
     /// Runs the thread's loop until it is stopped: waits for a request, collects further requests for

@@ -76,7 +76,7 @@ impl Frontier {
 /// frontier and the hashes of the rows after it.
 #[derive(Debug, Clone)]
 pub struct ConsistencyProver {
-    old: Frontier,
+    old_frontier: Frontier,
     leaves: Vec<TreeHash>,
 }
 
@@ -84,7 +84,7 @@ impl ConsistencyProver {
     /// Starts with the earlier tree.
     #[must_use]
     pub fn new(old: Frontier) -> Self {
-        Self { old, leaves: Vec::new() }
+        Self { old_frontier: old, leaves: Vec::new() }
     }
 
     /// Adds the next row. Each row takes 32 bytes of memory.
@@ -95,9 +95,9 @@ impl ConsistencyProver {
     /// Returns the proof. Empty if one of the trees is empty or both are equal.
     #[must_use]
     pub fn proof(&self) -> Vec<TreeHash> {
-        let size = self.old.size + self.leaves.len() as u64;
+        let size = self.old_frontier.size + self.leaves.len() as u64;
         let mut proof = Vec::new();
-        if self.old.size > 0 && self.old.size < size {
+        if self.old_frontier.size > 0 && self.old_frontier.size < size {
             self.subproof(0, size, true, &mut proof);
         }
         proof
@@ -105,7 +105,7 @@ impl ConsistencyProver {
 
     /// SUBPROOF of the RFC for the leaves `start..end`, of which those before the old size are old.
     fn subproof(&self, start: u64, end: u64, is_old_root: bool, proof: &mut Vec<TreeHash>) {
-        let old_size = self.old.size;
+        let old_size = self.old_frontier.size;
         if end == old_size {
             if !is_old_root {
                 proof.push(self.subtree(start, end));
@@ -128,14 +128,14 @@ impl ConsistencyProver {
         let mut part = Frontier::default();
         // Add the old subtrees in this range.
         let mut at = 0;
-        for (root, level) in self.old.roots.iter().zip(levels(self.old.size)) {
+        for (root, level) in self.old_frontier.roots.iter().zip(levels(self.old_frontier.size)) {
             if at >= start && at + (1 << level) <= end {
                 part.push_subtree(*root, level);
             }
             at += 1 << level;
         }
-        let new_start = start.max(self.old.size) - self.old.size;
-        let new_end = end.max(self.old.size) - self.old.size;
+        let new_start = start.max(self.old_frontier.size) - self.old_frontier.size;
+        let new_end = end.max(self.old_frontier.size) - self.old_frontier.size;
         for leaf in &self.leaves[index(new_start)..index(new_end)] {
             part.push_subtree(*leaf, 0);
         }

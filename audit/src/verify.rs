@@ -45,7 +45,7 @@ pub struct VerifyReport {
     /// The number of checkpoint rows whose tree was compared.
     pub checkpoint_rows: u64,
     /// The first break of the chain. Nothing after the break is proven.
-    pub broken: Option<ChainBreak>,
+    pub first_break: Option<ChainBreak>,
     /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
     pub anchors: Vec<CheckpointReport>,
     /// The report about each requested witness, in the order of the request.
@@ -72,7 +72,7 @@ impl VerifyReport {
     /// hash contradicts it.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        self.broken.is_none()
+        self.first_break.is_none()
             && self.head_found() != Some(false)
             && self.anchors.iter().all(|anchor| anchor.finding.is_good())
             && self.witnesses.iter().all(|witness| witness.newest.is_some())
@@ -201,15 +201,15 @@ pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyRepo
         head: GENESIS,
         tree: Frontier::default(),
         checkpoint_rows: 0,
-        broken: None,
-        open: OpenCalls::new(MAX_OPEN_BYTES),
+        first_break: None,
+        open_calls: OpenCalls::new(MAX_OPEN_BYTES),
         head_seq: None,
         wanted_head: request.head.as_deref().map(str::to_ascii_lowercase),
         is_single_file,
     };
     anchors.compare(0, &walk.tree);
     let mut segments = 0;
-    let parts = match segments::parts(path) {
+    let parts = match segments::log_parts(path) {
         // There are checkpoints but no log, so every row is missing.
         Err(error) if error.is_missing() && anchors.has_any() => Vec::new(),
         parts => parts?,
@@ -235,8 +235,8 @@ struct ChainWalk {
     head: Hash,
     tree: Frontier,
     checkpoint_rows: u64,
-    broken: Option<ChainBreak>,
-    open: OpenCalls<OpenBegin>,
+    first_break: Option<ChainBreak>,
+    open_calls: OpenCalls<OpenBegin>,
     head_seq: Option<u64>,
     wanted_head: Option<String>,
     is_single_file: bool,
@@ -255,7 +255,7 @@ impl ChainWalk {
             self.rows += 1;
         }
         let fields = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
-        if self.broken.is_none() {
+        if self.first_break.is_none() {
             match self.check_link(line, fields.as_ref(), is_last_file, anchors) {
                 Ok(link) => {
                     (self.last_seq, self.head) = (link.seq, link.hash);
@@ -269,7 +269,7 @@ impl ChainWalk {
                 }
                 Err(why) => {
                     let (line, offset) = (line.number, line.offset);
-                    self.broken = Some(ChainBreak { path: path.to_owned(), line, offset, why });
+                    self.first_break = Some(ChainBreak { path: path.to_owned(), line, offset, why });
                 }
             }
         }
@@ -350,14 +350,14 @@ impl ChainWalk {
             process: fields.process.to_string(),
         };
         let size_of = |begin: &OpenBegin| begin.call_id.len() + begin.tool.len() + begin.process.len();
-        self.open.track(fields, begin, size_of);
+        self.open_calls.track(fields, begin, size_of);
     }
 
     fn report(self, segments: u64, anchors: ComparedCheckpoints) -> VerifyReport {
-        let (mut open_begins, open_begins_omitted) = self.open.into_open();
+        let (mut open_begins, open_begins_omitted) = self.open_calls.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
         let first_seq = self.first_seq.unwrap_or(1);
-        let (anchors, witnesses) = anchors.into_reports(first_seq, self.last_seq, self.broken.is_some());
+        let (anchors, witnesses) = anchors.into_reports(first_seq, self.last_seq, self.first_break.is_some());
         VerifyReport {
             rows: self.rows,
             first_seq,
@@ -368,7 +368,7 @@ impl ChainWalk {
             checkpoint_rows: self.checkpoint_rows,
             anchors,
             witnesses,
-            broken: self.broken,
+            first_break: self.first_break,
             has_head: self.wanted_head.is_some(),
             head_seq: self.head_seq,
             open_begins,

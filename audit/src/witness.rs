@@ -104,7 +104,7 @@ pub struct WitnessClient {
     files: Arc<LogFiles>,
     key: WitnessKey,
     /// The number of rows that the witness has seen, as far as this process knows.
-    seen: u64,
+    seen_rows: u64,
     /// The size of the newest checkpoint whose cosignature is stored.
     cosigned: u64,
 }
@@ -118,7 +118,7 @@ impl WitnessClient {
         let kept = read_note(&note_path(&files.state_folder, &key)).ok().flatten();
         let kept = kept.filter(|signed| signed.cosigned_at(&key).is_some());
         let size = kept.map_or(0, |signed| signed.checkpoint.size);
-        Self { files, key, seen: size, cosigned: size }
+        Self { files, key, seen_rows: size, cosigned: size }
     }
 
     /// The name of the witness.
@@ -137,10 +137,10 @@ impl WitnessClient {
     /// rows of the log do not match the checkpoint.
     pub fn request(&self, newest: &SignedCheckpoint) -> Result<Option<WitnessRequest>, WitnessError> {
         let size = newest.checkpoint.size;
-        if self.cosigned >= size || self.seen > size {
+        if self.cosigned >= size || self.seen_rows > size {
             return Ok(None);
         }
-        let checkpoint = match self.seen {
+        let checkpoint = match self.seen_rows {
             // A witness that has seen nothing needs no proof, so the limit does not apply to it.
             seen if seen > 0 && size - seen > MAX_PROVEN_ROWS => {
                 let notes = stored_checkpoints(&self.files.state_folder)?.into_iter();
@@ -152,12 +152,12 @@ impl WitnessClient {
             }
             _ => newest.clone(),
         };
-        let proof = match self.seen {
+        let proof = match self.seen_rows {
             0 => Vec::new(),
             seen => prove(&self.files, seen, &checkpoint)?,
         };
         let lines: String = proof.iter().map(|hash| BASE64.encode(hash) + "\n").collect();
-        let body = format!("old {}\n{lines}\n{}", self.seen, checkpoint.note());
+        let body = format!("old {}\n{lines}\n{}", self.seen_rows, checkpoint.note());
         Ok(Some(WitnessRequest { checkpoint, body }))
     }
 
@@ -177,7 +177,7 @@ impl WitnessClient {
                 let lines = std::str::from_utf8(body).unwrap_or_default();
                 let cosigned = request.checkpoint.with_cosignatures(lines, &self.key);
                 let (cosigned, time) = cosigned.ok_or(WitnessError::NoCosignature)?;
-                (self.seen, self.cosigned) = (submitted, submitted);
+                (self.seen_rows, self.cosigned) = (submitted, submitted);
                 stored_texts::store_text(
                     &self.files,
                     WITNESSES_DIR,
@@ -196,10 +196,10 @@ impl WitnessClient {
                     return Err(WitnessError::RowsMissing { seen, rows });
                 }
                 // With equal sizes, the witness compares the roots, so the conflict is in the rows.
-                if seen == self.seen {
+                if seen == self.seen_rows {
                     return Err(WitnessError::OtherRows);
                 }
-                self.seen = seen;
+                self.seen_rows = seen;
                 Ok(WitnessOutcome::Elsewhere)
             }
             422 => Err(WitnessError::OtherRows),
@@ -311,7 +311,7 @@ fn prove(files: &LogFiles, seen: u64, checkpoint: &SignedCheckpoint) -> Result<V
 /// Returns the files of the log, starting with the last one that begins at or before row `seen + 1`, and the
 /// tree of the rows before these files.
 fn parts_from(files: &LogFiles, seen: u64) -> Result<(Frontier, Vec<LogPart>), WitnessError> {
-    let mut parts = segments::parts(&files.path)?;
+    let mut parts = segments::log_parts(&files.path)?;
     // The last file is the open segment. It is read only up to its length at the time of the listing.
     let mut first = None;
     for (index, part) in parts.iter().enumerate() {

@@ -26,7 +26,7 @@ pub struct ControlGroup {
     folder: PathBuf,
     limits: GroupLimits,
     /// The files of the limits that could not be set.
-    missing: Vec<String>,
+    missing_limits: Vec<String>,
 }
 
 /// The reason why no control group can be made here. Its text has the remedy, in words for an operator.
@@ -95,7 +95,7 @@ impl ControlGroup {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("portcullis-{}-{number}", rustix::process::getpid().as_raw_pid()));
         fs::create_dir(&folder).map_err(CgroupError::Refused)?;
-        let mut group = Self { folder, limits, missing: Vec::new() };
+        let mut group = Self { folder, limits, missing_limits: Vec::new() };
         for (file, value) in [("memory.max", limits.memory_bytes), ("pids.max", limits.processes)] {
             group
                 .write_value(file, &value.to_string())
@@ -111,7 +111,7 @@ impl ControlGroup {
             if let Some(value) = value
                 && group.write_value(file, &value).is_err()
             {
-                group.missing.push(file.to_owned());
+                group.missing_limits.push(file.to_owned());
             }
         }
         Ok(group)
@@ -131,7 +131,10 @@ impl ControlGroup {
     /// The system's error if the handle cannot be opened.
     pub fn proof_material(&self) -> io::Result<(OwnedFd, GroupProof)> {
         let handle = fs::OpenOptions::new().write(true).open(self.folder.join("pids.max"))?;
-        Ok((handle.into(), GroupProof { processes: self.limits.processes, missing: self.missing.clone() }))
+        Ok((
+            handle.into(),
+            GroupProof { processes: self.limits.processes, missing: self.missing_limits.clone() },
+        ))
     }
 
     fn write_value(&self, file: &str, value: &str) -> io::Result<()> {

@@ -69,7 +69,7 @@ pub fn open_mounts(
         if let Some((existing, _)) =
             real_paths.iter().find(|(_, existing)| are_nested(existing, &resolved_path))
         {
-            return Err(MountError::Overlap { mount: description, other: existing.clone() });
+            return Err(MountError::Overlap { mount: description, other_mount: existing.clone() });
         }
         real_paths.push((description, resolved_path));
         handles.push(directory);
@@ -126,13 +126,13 @@ pub enum MountError {
     },
     /// Two paths that must be separate overlap.
     #[error(
-        "{mount} and {other} are the same folder, or one contains the other; mount only the outer folder, or folders beside each other"
+        "{mount} and {other_mount} are the same folder, or one contains the other; mount only the outer folder, or folders beside each other"
     )]
     Overlap {
         /// The mount's name.
         mount: String,
         /// The mount or private path that it overlaps.
-        other: String,
+        other_mount: String,
     },
 }
 

@@ -97,7 +97,7 @@ pub enum TrustError {
     },
     /// Other users may write to the object.
     #[error(
-        "the {object} `{}` can be written by {by} (mode {mode:04o}), so others could change it; fix it with `chmod {remedy} {}`",
+        "the {object} `{}` can be written by {writers} (mode {mode:04o}), so others could change it; fix it with `chmod {remedy} {}`",
         path.display(), path.display()
     )]
     Writable {
@@ -108,7 +108,7 @@ pub enum TrustError {
         /// The permission bits of the object's mode.
         mode: u32,
         /// The users who may write the object.
-        by: &'static str,
+        writers: &'static str,
         /// The `chmod` mode that forbids it.
         remedy: &'static str,
     },
@@ -325,7 +325,7 @@ fn judge(handle: BorrowedFd<'_>, object: PathObject, path: &Path) -> Result<(), 
             object,
             path: path.to_owned(),
             mode: stat.st_mode & 0o7777,
-            by: writers,
+            writers,
             remedy,
         }),
         None => Ok(()),

@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     /// The address that was dialled: the target's, or the proxy's.
     pub(crate) address: SocketAddr,
     /// The time at which the connection was opened.
-    pub(crate) opened: Instant,
+    pub(crate) opened_at: Instant,
     sender: SendRequest<Full<Bytes>>,
     driver: ConnectionDriver,
     watch: Rc<ByteWatch>,
@@ -91,7 +91,7 @@ impl Connection {
             .await
             .map_err(|source| classify_error(&target.host, source))?;
         let driver = ConnectionDriver { http: Box::pin(driver), has_ended: false };
-        Ok(Self { address, opened: Instant::now(), sender, driver, watch })
+        Ok(Self { address, opened_at: Instant::now(), sender, driver, watch })
     }
 
     /// Sends a request, and returns the response with its body unread.

@@ -84,7 +84,7 @@ enum Coding {
 struct Brotli {
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     output: Vec<u8>,
-    total: usize,
+    decoded_bytes: usize,
     /// Whether the stream has ended. Bytes after its end are a fault.
     has_ended: bool,
     /// Whether the decoder still holds output of the input that it has consumed.
@@ -167,7 +167,7 @@ impl Brotli {
         let alloc = StandardAlloc::default();
         // Strict: refuses the large windows of up to 1 GiB that RFC 7932 does not define.
         let state = BrotliState::new_strict(alloc, alloc, alloc);
-        Self { state, output: vec![0; MAX_PIECE_BYTES], total: 0, has_ended: false, has_more: false }
+        Self { state, output: vec![0; MAX_PIECE_BYTES], decoded_bytes: 0, has_ended: false, has_more: false }
     }
 
     fn decode(&mut self, input: &mut Bytes) -> io::Result<Bytes> {
@@ -186,7 +186,7 @@ impl Brotli {
             &mut output_left,
             &mut written,
             &mut self.output,
-            &mut self.total,
+            &mut self.decoded_bytes,
             &mut self.state,
         );
         input.advance(consumed);

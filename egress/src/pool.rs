@@ -50,7 +50,7 @@ struct IdleConnection {
 
 impl IdleConnection {
     fn expires_at(&self) -> Instant {
-        (self.idle_since + MAX_IDLE_TIME).min(self.connection.opened + MAX_AGE)
+        (self.idle_since + MAX_IDLE_TIME).min(self.connection.opened_at + MAX_AGE)
     }
 }
 

@@ -224,7 +224,15 @@ impl Egress {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
         let (done_guard, done_receiver) = oneshot::channel();
-        let job = TunnelJob { judge, stream, limits, share, watch: watch.clone(), cancel, _done: done_guard };
+        let job = TunnelJob {
+            judge,
+            stream,
+            limits,
+            tunnel_share: share,
+            watch: watch.clone(),
+            cancel,
+            _done: done_guard,
+        };
         match self.submit(Job::Tunnel(job)) {
             // The thread drops the sender at the end and never sends, so the result is always an error.
             Ok(()) => drop(done_receiver.await),
@@ -293,7 +301,7 @@ struct TunnelJob {
     judge: Arc<dyn Judge>,
     stream: TcpStream,
     limits: TunnelLimits,
-    share: TunnelShare,
+    tunnel_share: TunnelShare,
     watch: TunnelWatch,
     cancel: CancellationToken,
     /// Dropped at the end of the job, which notifies the caller.
@@ -386,7 +394,7 @@ async fn serve(client: &FetchClient, proven: &ProvenThread, queue: &mut mpsc::Re
                     Job::Request(job) => requests.push(run(client, job).boxed_local()),
                     Job::Dial(job) => requests.push(dial(client, job).boxed_local()),
                     Job::Tunnel(job) => {
-                        let permit = job.share.take().filter(|_| tunnels.len() < MAX_TUNNELS);
+                        let permit = job.tunnel_share.take().filter(|_| tunnels.len() < MAX_TUNNELS);
                         match permit {
                             Some(permit) => tunnels.push(serve_tunnel(client, job, permit)),
                             None if refusals.len() < MAX_REFUSALS => refusals.push(refuse_tunnel(job)),
@@ -422,10 +430,10 @@ impl Job {
 
 /// Serves one tunnel. A panic ends only this tunnel.
 async fn serve_tunnel(client: &FetchClient, job: TunnelJob, permit: OwnedSemaphorePermit) {
-    let TunnelJob { judge, stream, limits, share: _, watch, cancel, _done } = job;
+    let TunnelJob { judge, stream, limits, tunnel_share: _, watch, cancel, _done } = job;
     // Dropped before `_done`, so the permit is free when the caller learns of the end.
     let _permit = permit;
-    let carried = tunnel::carry(client, &*judge, stream, &limits, &watch);
+    let carried = tunnel::relay(client, &*judge, stream, &limits, &watch);
     watch.end(run_until_cancelled(&cancel, carried, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 

@@ -139,7 +139,7 @@ impl TunnelWatch {
 ///
 /// # Cancellation
 /// Dropping the future closes both connections.
-pub(crate) async fn carry(
+pub(crate) async fn relay(
     client: &FetchClient,
     judge: &dyn Judge,
     stream: std::net::TcpStream,
@@ -211,7 +211,8 @@ async fn open(
     };
     client_stream.write_all(ESTABLISHED).await?;
     let hello_result =
-        timeout(limits.greeting_timeout, hello::read(client_stream, head.early, limits.hello_bytes)).await;
+        timeout(limits.greeting_timeout, hello::read(client_stream, head.early_bytes, limits.hello_bytes))
+            .await;
     let hello = hello_result.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting_timeout }));
     let connected = match hello.and_then(|hello| hello.require_name(&head.host)) {
         Ok(hello) => connect(&target, &route, judge, watch).await.map(|server_stream| (server_stream, hello)),

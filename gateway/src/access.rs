@@ -240,27 +240,27 @@ impl Identity {
 pub(crate) struct VisibleRuns<'a> {
     state: &'a GatewayState,
     caller: &'a Identity,
-    known: HashMap<String, bool>,
+    known_runs: HashMap<String, bool>,
 }
 
 impl<'a> VisibleRuns<'a> {
     pub(crate) fn new(state: &'a GatewayState, caller: &'a Identity) -> Self {
-        Self { state, caller, known: HashMap::new() }
+        Self { state, caller, known_runs: HashMap::new() }
     }
 
     /// Returns whether the caller may see this run of this agent.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
-    pub(crate) async fn sees(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn can_see(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
         // For a user, visibility depends only on the agent, so it is cached by agent.
-        let known = self.caller.user().and_then(|_| self.known.get(agent));
+        let known = self.caller.user().and_then(|_| self.known_runs.get(agent));
         if let Some(known) = known {
             return Ok(*known);
         }
         let sees = self.caller.sees_run(self.state, (run, agent)).await?;
         if self.caller.user().is_some() {
-            self.known.insert(agent.to_owned(), sees);
+            self.known_runs.insert(agent.to_owned(), sees);
         }
         Ok(sees)
     }

@@ -44,10 +44,10 @@ pub(crate) struct LiveEvent {
 #[derive(Debug)]
 pub(crate) struct EventHub {
     store: Arc<dyn SpaceStore>,
-    recent: Mutex<Recent>,
+    recent_events: Mutex<Recent>,
     newest: watch::Sender<i64>,
     /// Notified when this process has written events.
-    written: Notify,
+    event_written: Notify,
     live: broadcast::Sender<LiveEvent>,
     streams: Mutex<HashMap<String, Subscription>>,
 }
@@ -75,9 +75,9 @@ impl EventHub {
         let recent = Recent { events: VecDeque::new(), complete_after: newest };
         Ok(Self {
             store,
-            recent: Mutex::new(recent),
+            recent_events: Mutex::new(recent),
             newest: watch::Sender::new(newest),
-            written: Notify::new(),
+            event_written: Notify::new(),
             live: broadcast::Sender::new(LIVE_CHANNEL_CAPACITY),
             streams: Mutex::default(),
         })
@@ -86,7 +86,7 @@ impl EventHub {
     /// Tells the hub that this process has written events.
     pub(crate) fn notify_written(&self) {
         // A notification during a read is kept, so no write waits for the poll.
-        self.written.notify_one();
+        self.event_written.notify_one();
     }
 
     /// Returns the id of the newest event that readers can have, as a channel that follows it.
@@ -112,7 +112,7 @@ impl EventHub {
                 }
             }
             // A timeout is normal: the next poll finds the writes of other processes.
-            let _ = tokio::time::timeout(POLL_INTERVAL, self.written.notified()).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, self.event_written.notified()).await;
         }
     }
 
@@ -123,7 +123,7 @@ impl EventHub {
         let Some(last) = page.items.last().map(|event| event.id) else { return Ok(false) };
         let has_more = page.next.is_some();
         {
-            let mut recent = self.recent.lock();
+            let mut recent = self.recent_events.lock();
             for event in page.items {
                 if recent.events.len() == MAX_KEPT_EVENTS
                     && let Some(oldest) = recent.events.pop_front()
@@ -144,10 +144,14 @@ impl EventHub {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
-    pub(crate) async fn after(&self, topic: &str, after: i64) -> Result<(Vec<Arc<Event>>, i64), StoreError> {
+    pub(crate) async fn events_after(
+        &self,
+        topic: &str,
+        after: i64,
+    ) -> Result<(Vec<Arc<Event>>, i64), StoreError> {
         let newest = *self.newest.borrow();
         {
-            let recent = self.recent.lock();
+            let recent = self.recent_events.lock();
             if after >= recent.complete_after {
                 let events = recent
                     .events

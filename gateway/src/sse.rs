@@ -41,9 +41,9 @@ struct Reader {
     position: i64,
     newest: watch::Receiver<i64>,
     live: broadcast::Receiver<LiveEvent>,
-    ready: VecDeque<SseEvent>,
+    ready_events: VecDeque<SseEvent>,
     /// An event of an unfinished stream, held until the stored events before it are sent.
-    held: Option<LiveEvent>,
+    held_event: Option<LiveEvent>,
 }
 
 /// Answers a request for the events of a topic.
@@ -84,7 +84,8 @@ pub(crate) async fn respond(
     };
     // A reader that begins in the middle of a text needs the text so far.
     ready.extend(state.hub.streams(&topic).into_iter().map(live_event));
-    let reader = Reader { state, topic, stream_access, position, newest, live, ready, held: None };
+    let reader =
+        Reader { state, topic, stream_access, position, newest, live, ready_events: ready, held_event: None };
     let events = stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -108,14 +109,14 @@ impl Reader {
                 tracing::debug!(error = error.message(), "a stream ends");
                 return None;
             }
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.ready_events.pop_front() {
                 return Some(event);
             }
             if *self.newest.borrow_and_update() > self.position {
-                match self.state.hub.after(&self.topic, self.position).await {
+                match self.state.hub.events_after(&self.topic, self.position).await {
                     Ok((events, position)) => {
                         self.position = position;
-                        self.ready.extend(events.iter().map(|event| stored_event(event)));
+                        self.ready_events.extend(events.iter().map(|event| stored_event(event)));
                         continue;
                     }
                     // End the stream: the reader reconnects with its last id.
@@ -126,7 +127,7 @@ impl Reader {
                 }
             }
             // Send stored events first: a reader must know a message before it gets parts of its text.
-            if let Some(event) = self.held.take() {
+            if let Some(event) = self.held_event.take() {
                 return Some(live_event(event));
             }
             tokio::select! {
@@ -135,7 +136,7 @@ impl Reader {
                 // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {
-                    Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),
+                    Ok(event) if event.topics.contains(&self.topic) => self.held_event = Some(event),
                     // Ignore a gap: a stored event has the complete text.
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,

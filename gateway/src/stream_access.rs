@@ -49,13 +49,13 @@ impl StreamSubject {
 #[derive(Debug)]
 pub(crate) struct StreamAccesses {
     /// The number of streams by token.
-    open: Mutex<HashMap<TokenHash, usize>>,
+    open_streams: Mutex<HashMap<TokenHash, usize>>,
     changes: watch::Sender<()>,
 }
 
 impl Default for StreamAccesses {
     fn default() -> Self {
-        Self { open: Mutex::default(), changes: watch::Sender::new(()) }
+        Self { open_streams: Mutex::default(), changes: watch::Sender::new(()) }
     }
 }
 
@@ -92,7 +92,7 @@ impl StreamAccess {
         let identity = check(&state, &token, &subject).await?;
         let is_counted = identity != Identity::Admin;
         if is_counted {
-            let mut open = state.stream_accesses.open.lock();
+            let mut open = state.stream_accesses.open_streams.lock();
             let count = open.entry(token.clone()).or_default();
             if *count >= MAX_STREAMS_PER_TOKEN {
                 let message =
@@ -140,7 +140,7 @@ impl Drop for StreamAccess {
         if !self.is_counted {
             return;
         }
-        let mut open = self.state.stream_accesses.open.lock();
+        let mut open = self.state.stream_accesses.open_streams.lock();
         if let Some(count) = open.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {

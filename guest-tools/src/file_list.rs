@@ -26,8 +26,8 @@ pub async fn file_list(
 ) -> Result<String, ToolError> {
     let path = fs::parse(path)?;
     let root = fs::locate(&path)?;
-    let entries = entries(&root).map_err(|error| unlistable(error, &root, &path))?;
-    let mut listing = Listing { text: String::new(), full: false };
+    let entries = entries(&root).map_err(|error| listing_error(error, &root, &path))?;
+    let mut listing = Listing { text: String::new(), is_full: false };
     listing.add(&root, "", entries, depth);
     Ok(listing.finish())
 }
@@ -50,14 +50,14 @@ enum EntryKind {
 struct Listing {
     text: String,
     /// Whether the text has reached its limit, so that nothing more is added.
-    full: bool,
+    is_full: bool,
 }
 
 impl Listing {
     fn add(&mut self, directory: &Path, prefix: &str, entries: Vec<ListedEntry>, depth: u32) {
         for ListedEntry { name, kind } in entries {
             if self.text.len() >= MAX_TEXT_BYTES {
-                self.full = true;
+                self.is_full = true;
                 return;
             }
             let begin = self.text.len();
@@ -85,7 +85,7 @@ impl Listing {
             return "(empty)".to_owned();
         }
         let end = fitting_length(&self.text);
-        if self.full || end < self.text.len() {
+        if self.is_full || end < self.text.len() {
             // Cut after the last whole line that fits.
             self.text.truncate(self.text[..end].rfind('\n').map_or(0, |index| index + 1));
             self.text.push_str("[listing cut: list a subdirectory, or fewer levels]\n");
@@ -128,7 +128,7 @@ fn entries(directory: &Path) -> io::Result<Vec<ListedEntry>> {
     Ok(entries)
 }
 
-fn unlistable(error: io::Error, root: &Path, path: &GuestPath) -> ToolError {
+fn listing_error(error: io::Error, root: &Path, path: &GuestPath) -> ToolError {
     if error.kind() == io::ErrorKind::NotADirectory || root.is_file() {
         return ToolError::failed(format!("`{path}` is not a directory: use file_read"));
     }

@@ -47,7 +47,7 @@ pub struct HttpLimits {
 /// The open connections of a server that accepts no more. Dropping them aborts all of them.
 #[derive(Debug)]
 pub struct Connections {
-    open: JoinSet<()>,
+    tasks: JoinSet<()>,
     closing: CancellationToken,
 }
 
@@ -99,7 +99,7 @@ impl Connections {
                 drop(slot);
             });
         }
-        Self { open, closing }
+        Self { tasks: open, closing }
     }
 
     /// Closes all connections. Each may still send its response in flight. Connections that last longer than
@@ -107,7 +107,7 @@ impl Connections {
     pub async fn close(mut self, grace: Duration) {
         self.closing.cancel();
         // Dropping the `JoinSet` aborts the connections that do not end in time.
-        let closed = async { while self.open.join_next().await.is_some() {} };
+        let closed = async { while self.tasks.join_next().await.is_some() {} };
         let _ = timeout(grace, closed).await;
     }
 }

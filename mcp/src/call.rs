@@ -57,7 +57,7 @@ pub(super) async fn run(
     let caller = caller(session, &context, sender);
     let reports = Reports::new(&context, session.threshold(), &call.tool);
     let cancel = caller.cancel.clone();
-    let client_gone = session.presence().gone.clone();
+    let client_gone = session.presence().disconnected.clone();
 
     let result = {
         let work = Box::pin(async { offered.registry.execute_with_policy(call, &caller).await });

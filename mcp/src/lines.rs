@@ -242,7 +242,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         let permit = Arc::clone(&self.unsent).try_acquire_owned().ok();
         // Hold a weak reference: a waiting message must not keep the stream of a closed transport open.
         let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
-        let client_gone = self.presence.gone.clone();
+        let client_gone = self.presence.disconnected.clone();
         async move {
             let _permit = permit;
             let mut line = serde_json::to_vec(&message)?;
@@ -386,7 +386,7 @@ where
                 _ = timeout_at(leave_deadline, self.unanswered_ids.wait_until_empty()) => {}
             }
         }
-        self.presence.gone.cancel();
+        self.presence.disconnected.cancel();
         if stop.is_cancelled() {
             let stop_deadline =
                 *self.stop_deadline.get_or_insert_with(|| Instant::now() + self.limits.stop_timeout);
@@ -396,7 +396,7 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.presence.gone.cancel();
+        self.presence.disconnected.cancel();
         let closing = async { self.output.lock().await.shutdown().await };
         // A client that does not read must not delay the shutdown.
         timeout(self.limits.leave_grace, closing).await.unwrap_or(Ok(()))

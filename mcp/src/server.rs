@@ -28,12 +28,12 @@ use super::{
 /// asked for approvals if it supports elicitation. [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
-    shared: Arc<ServerState>,
+    state: Arc<ServerState>,
 }
 
 /// State shared by all sessions.
 struct ServerState {
-    offered: watch::Sender<Arc<OfferedRegistry>>,
+    offered_registry: watch::Sender<Arc<OfferedRegistry>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
     external_calls: OnceLock<Arc<dyn ExternalCalls>>,
     clients: Clients,
@@ -70,32 +70,32 @@ impl McpServer {
     ) -> Result<Self, McpError> {
         let (offered, _) = watch::channel(build_offer(registry)?);
         let shared = ServerState {
-            offered,
+            offered_registry: offered,
             approver: Mutex::new(None),
             external_calls: OnceLock::new(),
             clients,
             limits,
             server_calls: CallsInProgress::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { state: Arc::new(shared) })
     }
 
     /// Sends all approval requests to this approver instead of the client.
     #[must_use]
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
-        *self.shared.approver.lock() = Some(approver);
+        *self.state.approver.lock() = Some(approver);
         self
     }
 
     /// Stores the calls of external tools here. Default: such calls fail. Only the first value is used.
     #[must_use]
     pub fn external_calls(self, calls: Arc<dyn ExternalCalls>) -> Self {
-        let _ = self.shared.external_calls.set(calls);
+        let _ = self.state.external_calls.set(calls);
         self
     }
 
     pub(super) fn kept_external_calls(&self) -> Option<Arc<dyn ExternalCalls>> {
-        self.shared.external_calls.get().cloned()
+        self.state.external_calls.get().cloned()
     }
 
     /// Returns the registry that is being served.
@@ -112,7 +112,7 @@ impl McpServer {
     pub fn replace(&self, registry: Arc<ToolRegistry>) -> Result<(), McpError> {
         let next = build_offer(registry)?;
         next.registry.continue_runs_of(&self.offered().registry);
-        self.shared.offered.send_replace(next);
+        self.state.offered_registry.send_replace(next);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl McpServer {
     pub(super) async fn wait_for_cancelled_calls(&self, calls: &CallsInProgress, stop: &CancellationToken) {
         let too_late = async {
             stop.cancelled().await;
-            tokio::time::sleep(self.shared.limits.stop_timeout).await;
+            tokio::time::sleep(self.state.limits.stop_timeout).await;
         };
         tokio::select! {
             () = calls.wait_until_idle() => {}
@@ -138,12 +138,12 @@ impl McpServer {
 
     /// Returns the registry that is being served, with its current tools.
     pub(super) fn offered(&self) -> Arc<OfferedRegistry> {
-        let known = Arc::clone(&self.shared.offered.borrow());
+        let known = Arc::clone(&self.state.offered_registry.borrow());
         if !known.changes.has_changed() {
             return known;
         }
         self.list_again(&known);
-        Arc::clone(&self.shared.offered.borrow())
+        Arc::clone(&self.state.offered_registry.borrow())
     }
 
     /// Updates the offered tools after a call, because the call may have shown that a tool cannot run.
@@ -162,7 +162,7 @@ impl McpServer {
             Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })
         });
         // Another registry may have replaced this one in the meantime. Do not overwrite its list.
-        let _is_changed = self.shared.offered.send_if_modified(|served| {
+        let _is_changed = self.state.offered_registry.send_if_modified(|served| {
             let is_same = Arc::ptr_eq(&served.registry, &known.registry);
             if is_same {
                 *served = relisted;
@@ -173,24 +173,24 @@ impl McpServer {
 
     /// Returns a receiver that is notified when the offered tools change.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<OfferedRegistry>> {
-        self.shared.offered.subscribe()
+        self.state.offered_registry.subscribe()
     }
 
     pub(super) fn configured_approver(&self) -> Option<Arc<dyn Approver>> {
-        self.shared.approver.lock().clone()
+        self.state.approver.lock().clone()
     }
 
     pub(super) fn limits(&self) -> &McpLimits {
-        &self.shared.limits
+        &self.state.limits
     }
 
     pub(super) fn clients(&self) -> &Clients {
-        &self.shared.clients
+        &self.state.clients
     }
 
     /// Returns the counter of the calls of all sessions.
     pub(super) fn server_calls(&self) -> &CallsInProgress {
-        &self.shared.server_calls
+        &self.state.server_calls
     }
 }
 
@@ -198,7 +198,7 @@ impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("McpServer")
             .field("tools", &self.offered().tools.len())
-            .field("limits", &self.shared.limits)
+            .field("limits", &self.state.limits)
             .finish_non_exhaustive()
     }
 }

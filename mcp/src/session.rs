@@ -50,7 +50,7 @@ pub(super) struct ClientSession {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientPresence {
     /// Cancelled when the client is gone for good, or when the server stops. This cancels the calls.
-    pub(super) gone: CancellationToken,
+    pub(super) disconnected: CancellationToken,
     /// The calls of the session.
     pub(super) session_calls: CallsInProgress,
 }

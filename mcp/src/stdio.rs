@@ -59,7 +59,7 @@ where
     let presence = ClientPresence::default();
     let session = server.session(presence.clone())?;
     // Dropping this future cancels the calls.
-    let _ignored = presence.gone.clone().drop_guard();
+    let _ignored = presence.disconnected.clone().drop_guard();
     let lines = LineTransport::new(input, output, server.limits(), presence.clone(), stop.clone());
     // The transport ends when all requests are answered. This token ends it if that takes too long.
     let session_end = CancellationToken::new();
@@ -85,7 +85,7 @@ where
     };
     let outcome = running.waiting().await;
     // Cancel the calls before waiting for them.
-    presence.gone.cancel();
+    presence.disconnected.cancel();
     server.wait_for_cancelled_calls(&presence.session_calls, &stop).await;
     match outcome {
         Ok(QuitReason::JoinError(error)) | Err(error) => {

@@ -73,7 +73,7 @@ impl PolicyDiff {
             known.insert(descriptor.name.clone(), descriptor);
         }
         for descriptor in known.values() {
-            diff.compare_tool(descriptor, &effect(old, descriptor), &effect(new, descriptor));
+            diff.compare_tool(descriptor, &tool_effect(old, descriptor), &tool_effect(new, descriptor));
         }
         let has_tool_changes = !diff.changes.is_empty();
         if let (Value::Object(old), Value::Object(new)) = (canonical(old), canonical(new)) {
@@ -185,7 +185,7 @@ struct ToolEffect {
     max_output: u64,
 }
 
-fn effect(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor) -> ToolEffect {
+fn tool_effect(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor) -> ToolEffect {
     let assignment = policy.describe(descriptor);
     let run = RunContext::default();
     // Without subjects, the answer is about the tool itself.

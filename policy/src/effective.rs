@@ -148,7 +148,7 @@ impl Tiers {
 
 impl TierRule {
     /// Returns the rule of a tier without an entry in the policy: no mounts, approval `ask`.
-    fn unnamed() -> Self {
+    fn default_rule() -> Self {
         Self { profile: ProfileName::nothing(), approval: Approval::Ask, approval_floor: Approval::Allow }
     }
 }
@@ -186,9 +186,9 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
     let home = file.home.as_ref().and_then(|home| find_mount(&mounts, home, faults));
 
     let mut tiers = Tiers {
-        read_only: TierRule::unnamed(),
-        side_effecting: TierRule::unnamed(),
-        privileged: TierRule::unnamed(),
+        read_only: TierRule::default_rule(),
+        side_effecting: TierRule::default_rule(),
+        privileged: TierRule::default_rule(),
     };
     for entry in &file.tiers {
         if let Some(profile) = find_profile(&profiles, &entry.profile, faults) {

@@ -85,7 +85,7 @@ pub(crate) struct ToolMention {
 
 impl ToolMention {
     pub(crate) fn new(name: &Located<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
-        let location = PolicyFault { code: LintCode::NoTool, ..faults.fault_at(name.at, &name.key, "") };
+        let location = PolicyFault { code: LintCode::NoTool, ..faults.fault_at(name.offset, &name.key, "") };
         Self { name: name.value.clone(), optional, is_entry: true, location }
     }
 

@@ -13,10 +13,10 @@ use crate::{ProtectedPaths, protect::Pattern};
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepositoryMarks {
-    head: bool,
-    objects: bool,
-    refs: bool,
-    common: bool,
+    has_head: bool,
+    has_objects: bool,
+    has_refs: bool,
+    has_common_files: bool,
 }
 
 impl RepositoryMarks {
@@ -25,7 +25,8 @@ impl RepositoryMarks {
 
     /// Records a name in the folder. Returns whether the name is a mark.
     pub fn record_name(&mut self, name: &[u8]) -> bool {
-        let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
+        let marks =
+            [&mut self.has_head, &mut self.has_objects, &mut self.has_refs, &mut self.has_common_files];
         let mut matching_marks =
             Self::NAMES.iter().zip(marks).filter(|(mark, _)| name.eq_ignore_ascii_case(mark.as_bytes()));
         // The names differ, so at most one matches.
@@ -36,7 +37,7 @@ impl RepositoryMarks {
     /// names the folder that has everything except `HEAD`.
     #[must_use]
     pub fn is_repository(self) -> bool {
-        self.head && (self.common || (self.objects && self.refs))
+        self.has_head && (self.has_common_files || (self.has_objects && self.has_refs))
     }
 }
 

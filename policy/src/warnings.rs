@@ -88,8 +88,8 @@ fn warn_of_secret_variables<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>)
 fn warn_of_shadowed_rules<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for allowed in shell.allow.iter().flatten() {
         if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {
-            let Located { at: offset, key, .. } = &shell.location;
-            let allow_list = Located { value: (), at: *offset, key: format!("{key}.allow") };
+            let Located { offset, key, .. } = &shell.location;
+            let allow_list = Located { value: (), offset: *offset, key: format!("{key}.allow") };
             faults.warn_at(
                 LintCode::Shadowed,
                 &allow_list,

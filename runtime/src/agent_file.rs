@@ -94,11 +94,11 @@ impl AgentFile {
     /// # Errors
     /// [`AgentFileError`] if there is a file that cannot be used.
     pub(crate) fn read() -> Result<Self, AgentFileError> {
-        Self::place().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
+        Self::default_path().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
     }
 
     /// Returns the path of the file, or `None` if no variable names a folder.
-    pub(crate) fn place() -> Option<PathBuf> {
+    pub(crate) fn default_path() -> Option<PathBuf> {
         Some(setup::config_folder()?.join(FILE))
     }
 

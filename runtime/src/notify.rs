@@ -31,7 +31,7 @@ impl Notifier {
         clippy::disallowed_methods,
         reason = "the operator's program, named in a file that no other user can change"
     )]
-    pub(crate) fn tell(&self, run: &RunId, request: &NewApprovalRequest) {
+    pub(crate) fn notify_of_approval(&self, run: &RunId, request: &NewApprovalRequest) {
         let Some((program, arguments)) = self.command.split_first() else { return };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());

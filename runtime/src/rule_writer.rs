@@ -32,7 +32,7 @@ impl PolicyRuleWriter {
         let files = self.files.clone().with_operator_text(edited.clone());
         let policy = files.load(self.sandbox_tier)?;
         let shell = policy.shell().ok_or(RuleWriteError::NoShell)?;
-        let effective: Vec<String> = shell.commands.unasked().collect();
+        let effective: Vec<String> = shell.commands.allowed_commands().collect();
         if !rules.iter().all(|rule| effective.contains(rule)) {
             return Err(RuleWriteError::TakenAway);
         }

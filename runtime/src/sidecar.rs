@@ -52,7 +52,7 @@ impl OwnSidecar {
 
 impl StartSidecar for OwnSidecar {
     fn start(&self, options: &SidecarOptions) -> io::Result<StartedSidecar> {
-        let SidecarOptions { policy, workspace, state, private, ca, unconfined } = options;
+        let SidecarOptions { policy, workspace, state, private_paths: private, ca, unconfined } = options;
         // Make the path absolute, because the sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config =

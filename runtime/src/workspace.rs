@@ -41,7 +41,7 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
         return Ok(());
     };
     make_others(workspace, policy.mounts());
-    make(&workspace.join(&mount.folder))
+    create_with_text(&workspace.join(&mount.folder))
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
@@ -58,7 +58,7 @@ fn make_others(workspace: &Path, mounts: &[MountSpec]) {
 }
 
 /// Creates the folder atomically: if two processes start concurrently, neither sees it without the text.
-fn make(folder: &Path) -> io::Result<()> {
+fn create_with_text(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_ok() {
         return Ok(());
     }

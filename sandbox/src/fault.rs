@@ -254,12 +254,12 @@ pub enum WasmError {
         source: wasmtime::Error,
     },
     /// No worker is available: too many calls run concurrently, or threads are stuck in the kernel.
-    #[error("no worker thread for profile mounts `{mounts}`: {stuck} threads are stuck")]
+    #[error("no worker thread for profile mounts `{mounts}`: {stuck_threads} threads are stuck")]
     Exhausted {
         /// The pool's mounts.
         mounts: String,
         /// The number of threads that are stuck.
-        stuck: usize,
+        stuck_threads: usize,
     },
     /// The worker thread ended without an answer.
     #[error("the worker thread ended without an answer")]

@@ -66,8 +66,8 @@ pub(super) struct GuestFs {
     descriptors: BTreeMap<u32, Descriptor>,
     preopens: Arc<[Preopen]>,
     protection: Protection,
-    exposed: Arc<ExposedFiles>,
-    used: MountUse,
+    exposed_files: Arc<ExposedFiles>,
+    mount_use: MountUse,
     before_change: Option<BeforeChangeFn>,
     touches: Touches,
     violation: Option<Violation>,
@@ -95,12 +95,12 @@ pub(super) struct Directory {
     /// that the allocator serves fast.
     cursor: Option<Box<DirectoryCursor>>,
     /// Where the directory was last found visible to the guest (`entry.rs`).
-    seen: Option<entry::VisiblePath>,
+    visible_path: Option<entry::VisiblePath>,
 }
 
 impl Directory {
     fn new(preopen: usize, handle: Arc<OwnedFd>) -> Self {
-        Self { preopen, handle, cursor: None, seen: None }
+        Self { preopen, handle, cursor: None, visible_path: None }
     }
 }
 
@@ -152,8 +152,8 @@ impl GuestFs {
             descriptors,
             preopens,
             protection,
-            exposed,
-            used,
+            exposed_files: exposed,
+            mount_use: used,
             before_change,
             touches: Touches::default(),
             violation: None,
@@ -167,7 +167,7 @@ impl GuestFs {
 
     /// Returns the names of the mounts that the guest has used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
-        let used = self.preopens.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
+        let used = self.preopens.iter().enumerate().filter(|(index, _)| self.mount_use.is_used(*index));
         used.map(|(_, preopen)| preopen.handle.name().to_string()).collect()
     }
 
@@ -406,7 +406,7 @@ impl GuestFs {
     /// Marks a mount as used. This happens before a path in the mount is resolved, because even a missing
     /// name reveals something about the mount.
     fn enter(&mut self, preopen: usize) -> FsResult {
-        self.used.enter(preopen).map_err(|refusal| {
+        self.mount_use.enter(preopen).map_err(|refusal| {
             let path = format!("/{}", self.preopens[preopen].handle.name());
             self.violation.get_or_insert(Violation::Withheld { path, refusal });
             Errno::ACCES

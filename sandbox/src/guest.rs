@@ -160,8 +160,8 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
         fs: GuestFs::new(
             Arc::clone(&setup.preopens),
             job.protection.clone(),
-            Arc::clone(&job.exposed),
-            job.used.clone(),
+            Arc::clone(&job.exposed_files),
+            job.mount_use.clone(),
             job.before_change.take(),
         ),
         transfer_input,

@@ -47,7 +47,7 @@ pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
     /// The private names of some of the files, in the form shown to a person or a model.
     names: Vec<String>,
-    unknown: Option<LinkSearchFault>,
+    search_fault: Option<LinkSearchFault>,
 }
 
 /// The reason why the search could not determine which private files have a name elsewhere.
@@ -72,21 +72,21 @@ pub enum LinkSuspicion {
 
 impl ExposedFiles {
     /// Returns the suspicion against a file. Only a file with several names can be suspect.
-    pub fn suspects(&self, stat: &Stat) -> Option<LinkSuspicion> {
+    pub fn suspicion_of(&self, stat: &Stat) -> Option<LinkSuspicion> {
         if stat.st_nlink <= 1 {
             return None;
         }
         if self.files.contains(&(stat.st_dev, stat.st_ino)) {
             return Some(LinkSuspicion::Private);
         }
-        self.unknown.map(LinkSuspicion::Unknown)
+        self.search_fault.map(LinkSuspicion::Unknown)
     }
 
     /// Returns the suspicion against the files of any mount, because any mount can contain a name of a
     /// private file.
     pub fn suspects_any(&self) -> Option<LinkSuspicion> {
         if self.files.is_empty() {
-            self.unknown.map(LinkSuspicion::Unknown)
+            self.search_fault.map(LinkSuspicion::Unknown)
         } else {
             Some(LinkSuspicion::Private)
         }
@@ -105,13 +105,13 @@ impl ExposedFiles {
     }
 
     fn unknown(why: LinkSearchFault) -> Self {
-        Self { unknown: Some(why), ..Self::default() }
+        Self { search_fault: Some(why), ..Self::default() }
     }
 
     fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<LinkSearchFault>) -> Self {
         let files = exposed_names.keys().copied().collect();
         let names = exposed_names.into_values().take(MAX_NAMED).collect();
-        Self { files, names, unknown }
+        Self { files, names, search_fault: unknown }
     }
 }
 

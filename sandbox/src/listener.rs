@@ -26,13 +26,13 @@ pub enum StreamFrame {
 pub struct Listener {
     pub(super) sender: mpsc::Sender<StreamFrame>,
     /// The number of frames that were dropped because the queue was full.
-    pub(super) dropped: Arc<AtomicU64>,
+    pub(super) dropped_frames: Arc<AtomicU64>,
 }
 
 impl Listener {
     pub(super) fn send(&self, frame: StreamFrame) {
         if self.sender.try_send(frame).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_frames.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct CallLocks<'a> {
     locks: &'a PathLocks,
     control: Arc<CallControl>,
     questions: mpsc::Receiver<LockOperation>,
-    held: HashMap<u32, HeldLock>,
+    held_locks: HashMap<u32, HeldLock>,
     next_number: u32,
 }
 
@@ -58,7 +58,7 @@ impl<'a> CallLocks<'a> {
         let control = Arc::clone(control);
         (
             LockOperationSender(sender),
-            Self { locks, control, questions, held: HashMap::new(), next_number: 0 },
+            Self { locks, control, questions, held_locks: HashMap::new(), next_number: 0 },
         )
     }
 
@@ -73,7 +73,7 @@ impl<'a> CallLocks<'a> {
             let _is_received = match question {
                 LockOperation::Lock { key, reply } => reply.try_send(self.lock(key).await).is_ok(),
                 LockOperation::Unlock { number, reply } => {
-                    self.held.remove(&number);
+                    self.held_locks.remove(&number);
                     reply.try_send(()).is_ok()
                 }
             };
@@ -83,10 +83,10 @@ impl<'a> CallLocks<'a> {
 
     async fn lock(&mut self, key: LockKey) -> FsResult<u32> {
         // The call would deadlock on itself.
-        if self.held.values().any(|lock| lock.key() == key) {
+        if self.held_locks.values().any(|lock| lock.key() == key) {
             return Err(Errno::BUSY);
         }
-        if self.held.len() >= MAX_HELD_LOCKS {
+        if self.held_locks.len() >= MAX_HELD_LOCKS {
             return Err(Errno::NOLCK);
         }
         let lock = self.locks.acquire(key).await.map_err(|error| {
@@ -97,7 +97,7 @@ impl<'a> CallLocks<'a> {
         // threads.
         let number = self.next_number;
         self.next_number = number.wrapping_add(1) & MAX_NUMBER;
-        self.held.insert(number, lock);
+        self.held_locks.insert(number, lock);
         Ok(number)
     }
 }
@@ -121,7 +121,7 @@ const MAX_NUMBER: u32 = i32::MAX.unsigned_abs();
 
 impl Drop for CallLocks<'_> {
     fn drop(&mut self) {
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.held_locks);
         if !held.is_empty() {
             // A caller can return before the guest's thread has stopped. Until then the guest may still
             // write.
@@ -209,7 +209,7 @@ mod tests {
             call.lock(key(&number.to_string())).await.expect("free");
         }
         assert_eq!(call.lock(key("more")).await, Err(Errno::NOLCK));
-        call.held.remove(&first);
+        call.held_locks.remove(&first);
         call.lock(key("0")).await.expect("free again");
     }
 

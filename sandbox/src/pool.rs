@@ -27,7 +27,7 @@ pub(super) struct WorkerPool {
     setup: Arc<WorkerSetup>,
     max_busy: usize,
     idle: Mutex<Vec<SyncSender<Assignment>>>,
-    stuck: AtomicUsize,
+    stuck_threads: AtomicUsize,
 }
 
 impl WorkerPool {
@@ -37,7 +37,7 @@ impl WorkerPool {
             setup: Arc::new(setup),
             max_busy,
             idle: Mutex::default(),
-            stuck: AtomicUsize::new(0),
+            stuck_threads: AtomicUsize::new(0),
         })
     }
 
@@ -51,7 +51,7 @@ impl WorkerPool {
 
     /// Returns whether at most one call is running.
     pub(super) fn is_uncontended(&self) -> bool {
-        self.setup.busy.load(Ordering::Relaxed) <= 1
+        self.setup.busy_workers.load(Ordering::Relaxed) <= 1
     }
 
     /// Hands a job to an idle thread, or to a new one.
@@ -76,24 +76,24 @@ impl WorkerPool {
     /// `false` if the worker finished first.
     pub(super) fn write_off(&self, control: &CallControl) -> bool {
         // Increment first, because a worker that returns immediately decrements the counter.
-        self.stuck.fetch_add(1, Ordering::AcqRel);
+        self.stuck_threads.fetch_add(1, Ordering::AcqRel);
         let written_off = control.write_off();
         if !written_off {
-            self.stuck.fetch_sub(1, Ordering::AcqRel);
+            self.stuck_threads.fetch_sub(1, Ordering::AcqRel);
         }
         written_off
     }
 
     fn take_permit(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerPermit, WasmError> {
-        let stuck = self.stuck.load(Ordering::Acquire);
+        let stuck = self.stuck_threads.load(Ordering::Acquire);
         let limit = self.max_busy + MAX_STUCK;
         // One atomic update, so that two calls cannot both take the last worker.
-        let reserved = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
+        let reserved = self.setup.busy_workers.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
             (stuck <= MAX_STUCK && busy < limit).then_some(busy + 1)
         });
         match reserved {
             Ok(_) => Ok(WorkerPermit { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
-            Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck }),
+            Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck_threads: stuck }),
         }
     }
 
@@ -135,9 +135,9 @@ impl Drop for WorkerPermit {
     fn drop(&mut self) {
         let finished_in_time = self.control.finish();
         if let Some(pool) = self.pool.upgrade() {
-            pool.setup.busy.fetch_sub(1, Ordering::AcqRel);
+            pool.setup.busy_workers.fetch_sub(1, Ordering::AcqRel);
             if !finished_in_time {
-                pool.stuck.fetch_sub(1, Ordering::AcqRel);
+                pool.stuck_threads.fetch_sub(1, Ordering::AcqRel);
             }
         }
         // Release last, so that the call that gets the slot next also finds a free worker.

@@ -326,14 +326,14 @@ impl HostWasmToolRunner {
                 forbidden_kinds: job.forbidden_kinds,
                 hidden: Arc::clone(&self.config.hidden),
             },
-            exposed,
-            used: job.mount_use,
+            exposed_files: exposed,
+            mount_use: job.mount_use,
             before_change: job.before_change,
             control: Arc::clone(&control),
             // A clone: `sender` keeps the channel open, so that `frames.recv()` never ends before the call.
             listener: job
                 .is_watched
-                .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
+                .then(|| Listener { sender: sender.clone(), dropped_frames: Arc::clone(&dropped) }),
             transfer: job.transfer,
             http: job.http,
             locks: lock_port,
@@ -399,7 +399,7 @@ impl HostWasmToolRunner {
         let busy = AtomicUsize::new(0);
         let guest_preopens = GuestPreopens::open(&preopens)?;
         let engine = self.engine.clone();
-        let setup = WorkerSetup { engine, preopens, guest_preopens, confinement, busy };
+        let setup = WorkerSetup { engine, preopens, guest_preopens, confinement, busy_workers: busy };
         let pool = WorkerPool::new(pool::label(mounts), setup, self.config.concurrency);
         pools.insert(mounts.to_vec(), Arc::clone(&pool));
         Ok(pool)

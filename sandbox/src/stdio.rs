@@ -56,7 +56,7 @@ impl Stdout {
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
     line: Vec<u8>,
-    last: Option<FinalFrame>,
+    final_frame: Option<FinalFrame>,
     stream_frames: usize,
     listener: Option<Listener>,
     /// Receives chunks, if the call is the sending end of a transfer.
@@ -68,7 +68,7 @@ pub(super) struct FrameReader {
 #[derive(Debug)]
 struct PartialChunk {
     bytes: Vec<u8>,
-    missing: usize,
+    missing_bytes: usize,
 }
 
 impl FrameReader {
@@ -100,7 +100,7 @@ impl FrameReader {
         }
         let line = std::mem::take(&mut self.line);
         self.take_line(&line)?;
-        self.last.ok_or(GuestFault::NoFinalFrame)
+        self.final_frame.ok_or(GuestFault::NoFinalFrame)
     }
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), GuestFault> {
@@ -115,14 +115,14 @@ impl FrameReader {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        if self.last.is_some() {
+        if self.final_frame.is_some() {
             return Err(GuestFault::OutputAfterFinalFrame);
         }
         let frame: GuestFrame = serde_json::from_slice(line)
             .map_err(|error| GuestFault::MalformedFrame { reason: explain_malformed(line, &error) })?;
         match frame {
-            GuestFrame::Ok(output) => self.last = Some(FinalFrame::Ok(output.0)),
-            GuestFrame::Error(error) => self.last = Some(FinalFrame::Error(error)),
+            GuestFrame::Ok(output) => self.final_frame = Some(FinalFrame::Ok(output.0)),
+            GuestFrame::Error(error) => self.final_frame = Some(FinalFrame::Error(error)),
             GuestFrame::Progress(text) => self.stream(line, StreamFrame::Progress(text))?,
             GuestFrame::Update(output) => self.stream(line, StreamFrame::Update(output.0))?,
             GuestFrame::Chunk(bytes) => self.begin_chunk(bytes)?,
@@ -157,7 +157,7 @@ impl FrameReader {
             return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_CHUNK_BYTES });
         }
         self.count_frame()?;
-        self.chunk = Some(PartialChunk { bytes: Vec::with_capacity(bytes), missing: bytes });
+        self.chunk = Some(PartialChunk { bytes: Vec::with_capacity(bytes), missing_bytes: bytes });
         Ok(())
     }
 
@@ -165,10 +165,10 @@ impl FrameReader {
     /// after the chunk.
     fn fill_chunk<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], GuestFault> {
         let Some(chunk) = &mut self.chunk else { return Ok(bytes) };
-        let (chunk_part, rest) = bytes.split_at(chunk.missing.min(bytes.len()));
+        let (chunk_part, rest) = bytes.split_at(chunk.missing_bytes.min(bytes.len()));
         chunk.bytes.extend_from_slice(chunk_part);
-        chunk.missing -= chunk_part.len();
-        if chunk.missing == 0
+        chunk.missing_bytes -= chunk_part.len();
+        if chunk.missing_bytes == 0
             && let (Some(complete_chunk), Some(transfer_output)) = (self.chunk.take(), &self.transfer_output)
         {
             transfer_output.send(complete_chunk.bytes)?;

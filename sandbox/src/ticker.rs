@@ -26,7 +26,7 @@ const IDLE_TICKS: u32 = 40;
 /// Owns the ticker's thread.
 #[derive(Debug)]
 pub(super) struct Ticker {
-    shared: Arc<TickerState>,
+    state: Arc<TickerState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,21 +53,21 @@ impl Ticker {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new()
                 .name("portcullis-tick".to_owned())
-                .spawn(move || tick(&shared, &engine))?
+                .spawn(move || run_ticker(&shared, &engine))?
         };
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { state: shared, thread: Some(thread) })
     }
 
     /// Watches a call until the guard is dropped.
     pub(super) fn watch(&self, control: Arc<CallControl>) -> TickerGuard {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.state);
         shared.calls().push(Arc::clone(&control));
         // The ticker sets `asleep` under the lock of the list. It has therefore either seen this call or is
         // already asleep.
         if shared.asleep.load(Ordering::Acquire) {
             shared.wake.notify_one();
         }
-        TickerGuard { shared, control }
+        TickerGuard { state: shared, control }
     }
 }
 
@@ -75,10 +75,10 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         {
             // The lock ensures that the thread either sees the flag or already waits for the wake-up.
-            let _calls = self.shared.calls();
-            self.shared.is_ending.store(true, Ordering::Release);
+            let _calls = self.state.calls();
+            self.state.is_ending.store(true, Ordering::Release);
         }
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the ticker is a bug, but `drop` must not raise it again.
             let _joined = thread.join();
@@ -89,20 +89,20 @@ impl Drop for Ticker {
 /// Keeps a call watched by the ticker until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct TickerGuard {
-    shared: Arc<TickerState>,
+    state: Arc<TickerState>,
     control: Arc<CallControl>,
 }
 
 impl Drop for TickerGuard {
     fn drop(&mut self) {
-        let mut calls = self.shared.calls();
+        let mut calls = self.state.calls();
         if let Some(position) = calls.iter().position(|call| Arc::ptr_eq(call, &self.control)) {
             calls.swap_remove(position);
         }
     }
 }
 
-fn tick(shared: &TickerState, engine: &Engine) {
+fn run_ticker(shared: &TickerState, engine: &Engine) {
     let mut idle = 0;
     let mut calls = shared.calls();
     loop {

@@ -13,8 +13,8 @@ use super::{
 /// Buffered input and the transfer that supplies more.
 #[derive(Debug)]
 pub(super) struct TransferReader {
-    ready: Vec<u8>,
-    /// The number of bytes of `ready` that were read.
+    ready_bytes: Vec<u8>,
+    /// The number of bytes of `ready_bytes` that were read.
     position: usize,
     transfer: Arc<Transfer>,
     is_over: bool,
@@ -23,15 +23,15 @@ pub(super) struct TransferReader {
 impl TransferReader {
     /// Creates an input that starts with the call frame.
     pub(super) fn new(call_frame: Vec<u8>, transfer: Arc<Transfer>) -> Self {
-        Self { ready: call_frame, position: 0, transfer, is_over: false }
+        Self { ready_bytes: call_frame, position: 0, transfer, is_over: false }
     }
 
     /// Blocks until there is input, and reads at least one byte. Returns zero at the end of the input.
     pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, CallStop> {
-        if self.position == self.ready.len() && !self.is_over {
+        if self.position == self.ready_bytes.len() && !self.is_over {
             self.fetch_more(control)?;
         }
-        let unread = &self.ready[self.position..];
+        let unread = &self.ready_bytes[self.position..];
         let count = unread.len().min(buffer.len());
         buffer[..count].copy_from_slice(&unread[..count]);
         self.position += count;
@@ -39,12 +39,12 @@ impl TransferReader {
     }
 
     fn fetch_more(&mut self, control: &CallControl) -> Result<(), CallStop> {
-        self.ready.clear();
+        self.ready_bytes.clear();
         self.position = 0;
         match self.transfer.receive(control)? {
             TransferItem::Chunk(chunk) => {
                 self.push_line(InputFrame::Chunk(chunk.len()));
-                self.ready.extend_from_slice(&chunk);
+                self.ready_bytes.extend_from_slice(&chunk);
             }
             TransferItem::Complete(bytes) => {
                 self.push_line(InputFrame::End(bytes));
@@ -57,8 +57,8 @@ impl TransferReader {
 
     fn push_line(&mut self, frame: InputFrame) {
         // Serializing numbers to a `Vec` cannot fail.
-        let _ = serde_json::to_writer(&mut self.ready, &frame);
-        self.ready.push(b'\n');
+        let _ = serde_json::to_writer(&mut self.ready_bytes, &frame);
+        self.ready_bytes.push(b'\n');
     }
 }
 

@@ -50,9 +50,9 @@ pub(super) struct WorkerJob {
     pub(super) time_limit: Duration,
     pub(super) protection: Protection,
     /// The exposed private files at the start of the call, because a confined worker cannot search for them.
-    pub(super) exposed: Arc<ExposedFiles>,
+    pub(super) exposed_files: Arc<ExposedFiles>,
     /// The marks of the pool's mounts.
-    pub(super) used: MountUse,
+    pub(super) mount_use: MountUse,
     /// Saves the states of paths before the guest changes them.
     pub(super) before_change: Option<BeforeChangeFn>,
     pub(super) control: Arc<CallControl>,
@@ -125,7 +125,7 @@ pub(super) struct WorkerSetup {
     pub(super) guest_preopens: GuestPreopens,
     pub(super) confinement: ThreadConfinement,
     /// The number of the pool's workers that have a job.
-    pub(super) busy: AtomicUsize,
+    pub(super) busy_workers: AtomicUsize,
 }
 
 /// Builds the kernel's rule for a preopen, with the same handle and the same access.
@@ -212,7 +212,7 @@ fn serve(
 fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option<Assignment> {
     let start = Instant::now();
     // Do not poll while other workers run, because they need the processor.
-    while setup.busy.load(Ordering::Relaxed) == 0 && start.elapsed() < SPIN {
+    while setup.busy_workers.load(Ordering::Relaxed) == 0 && start.elapsed() < SPIN {
         match receiver.try_recv() {
             Ok(assignment) => return Some(assignment),
             Err(mpsc::TryRecvError::Disconnected) => return None,

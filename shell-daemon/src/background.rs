@@ -37,7 +37,7 @@ struct SharedBackground {
 #[derive(Debug, Default)]
 struct OutputBuffer {
     tail: VecDeque<u8>,
-    written: u64,
+    written_bytes: u64,
     /// Each kill by a watch: its position in the whole output, and its reason.
     killed: VecDeque<(u64, Interruption)>,
 }
@@ -48,7 +48,7 @@ pub struct BackgroundOutput {
     /// The last part of the output, at most 64 KiB.
     pub bytes: Vec<u8>,
     /// The number of bytes before `bytes` that were lost.
-    pub dropped: u64,
+    pub dropped_bytes: u64,
     /// Position of the output's end, in bytes since the session's start. The next request continues from here.
     pub end: u64,
     /// Why a watch killed jobs in this range. `bytes` has a line about each kill too, but a job could have written such
@@ -101,13 +101,13 @@ impl Background {
     pub(crate) fn output_since(&self, start: u64) -> BackgroundOutput {
         let output = self.0.output.lock();
         // A position beyond the end is not from this session: nothing is unread.
-        let unread = output.written.saturating_sub(start);
+        let unread = output.written_bytes.saturating_sub(start);
         let available = unread.min(output.tail.len() as u64);
         let skipped = output.tail.len() - usize::try_from(available).unwrap_or(output.tail.len());
         let bytes = output.tail.iter().skip(skipped).copied().collect();
         let killed =
             output.killed.iter().filter(|(position, _)| *position > start).map(|(_, why)| *why).collect();
-        BackgroundOutput { bytes, dropped: unread - available, end: output.written, killed }
+        BackgroundOutput { bytes, dropped_bytes: unread - available, end: output.written_bytes, killed }
     }
 
     fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd) {
@@ -149,7 +149,7 @@ impl Background {
             output.append(b"\n");
         }
         output.append(format!("[background jobs were killed: {}]\n", reason(interruption)).as_bytes());
-        let position = output.written;
+        let position = output.written_bytes;
         output.killed.push_back((position, interruption));
         if output.killed.len() > MAX_BACKGROUND_KILLS {
             output.killed.pop_front();
@@ -163,7 +163,7 @@ impl Background {
 
 impl OutputBuffer {
     fn append(&mut self, bytes: &[u8]) {
-        self.written += bytes.len() as u64;
+        self.written_bytes += bytes.len() as u64;
         self.tail.extend(bytes);
         let surplus = self.tail.len().saturating_sub(MAX_BACKGROUND_BYTES);
         self.tail.drain(..surplus);
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(background.output_since(0), BackgroundOutput::default());
         background.append(b"one");
         let first = background.output_since(0);
-        assert_eq!((first.bytes.as_slice(), first.dropped, first.end), (&b"one"[..], 0, 3));
+        assert_eq!((first.bytes.as_slice(), first.dropped_bytes, first.end), (&b"one"[..], 0, 3));
         assert_eq!(background.output_since(0), first, "asking takes nothing away");
         background.append(b"two");
         assert_eq!(background.output_since(first.end).bytes, b"two");
@@ -219,9 +219,9 @@ mod tests {
         background.append(&[b'x'; 10]);
         background.append(&[b'y'; MAX_BACKGROUND_BYTES]);
         let output = background.output_since(4);
-        assert_eq!((output.bytes.len(), output.dropped), (MAX_BACKGROUND_BYTES, 6));
+        assert_eq!((output.bytes.len(), output.dropped_bytes), (MAX_BACKGROUND_BYTES, 6));
         assert!(output.bytes.iter().all(|byte| *byte == b'y'));
-        assert_eq!(background.output_since(12).dropped, 0);
+        assert_eq!(background.output_since(12).dropped_bytes, 0);
         assert_eq!(background.output_since(12).bytes.len(), MAX_BACKGROUND_BYTES - 2);
     }
 }

@@ -44,7 +44,7 @@ struct SeenMount {
 /// The threads that record the changes of one session's commands. Dropping this ends them.
 #[derive(Debug)]
 pub(crate) struct ChangeWatch {
-    shared: Arc<SharedChangeWatch>,
+    shared_watch: Arc<SharedChangeWatch>,
 }
 
 #[derive(Debug)]
@@ -130,18 +130,18 @@ impl ChangeWatch {
             }
             watcher.serve(recording_thread.as_ref());
         })?;
-        Ok(Self { shared })
+        Ok(Self { shared_watch: shared })
     }
 
     /// Sets the recorder of the following changes. `None` records nothing.
     pub(crate) fn record(&self, recorder: Option<ChangeRecorder>) {
-        *self.shared.recorder() = recorder.map(Arc::new);
+        *self.shared_watch.recorder() = recorder.map(Arc::new);
     }
 }
 
 impl Drop for ChangeWatch {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Release);
+        self.shared_watch.is_over.store(true, Ordering::Release);
     }
 }
 

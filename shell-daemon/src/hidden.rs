@@ -35,23 +35,23 @@ use crate::{
 pub(crate) fn find(spec: &SessionSpec) -> Result<Vec<PathBuf>, ShellError> {
     let mut scan = HiddenScan {
         names: &spec.hide,
-        found: Vec::new(),
+        found_paths: Vec::new(),
         bytes: 0,
         entries: 0,
         deadline: Instant::now() + HIDDEN_SEARCH_TIMEOUT,
     };
     if spec.hide.is_empty() {
-        return Ok(scan.found);
+        return Ok(scan.found_paths);
     }
     for mount in spec.mounts.iter().filter(|mount| HiddenNames::apply_to_mount(&mount.name)) {
         scan.mount(&open_mount(&mount.path)?, &Path::new("/").join(&mount.name))?;
     }
-    Ok(scan.found)
+    Ok(scan.found_paths)
 }
 
 struct HiddenScan<'a> {
     names: &'a HiddenNames,
-    found: Vec<PathBuf>,
+    found_paths: Vec<PathBuf>,
     /// The bytes that the paths found take in the setup message.
     bytes: usize,
     entries: usize,
@@ -108,7 +108,7 @@ impl HiddenScan<'_> {
         if self.bytes > MAX_HIDDEN_BYTES {
             return Err(ShellError::TooMuchToHide { problem: "there are more than a session can cover" });
         }
-        self.found.push(path);
+        self.found_paths.push(path);
         Ok(())
     }
 }

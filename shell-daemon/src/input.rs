@@ -109,9 +109,9 @@ pub(crate) struct Feed {
     /// `None` once the input has ended, or the command has closed its standard input.
     pipe: Option<OwnedFd>,
     /// The number of the request's bytes that have been written.
-    written: usize,
-    streamed: Option<OwnedFd>,
-    /// Whether `pipe` is polled for room. If not, `streamed` is polled for data. Only one of the two is polled at a
+    written_bytes: usize,
+    streamed_input: Option<OwnedFd>,
+    /// Whether `pipe` is polled for room. If not, `streamed_input` is polled for data. Only one of the two is polled at a
     /// time, because the other would always be ready.
     is_waiting_for_room: bool,
 }
@@ -121,7 +121,7 @@ impl Feed {
     pub(crate) fn new(pipe: OwnedFd, initial: &[u8], input: Option<&CommandInput>) -> Self {
         let streamed = input.and_then(CommandInput::take);
         let pipe = (!initial.is_empty() || streamed.is_some()).then_some(pipe);
-        Self { pipe, written: 0, streamed, is_waiting_for_room: true }
+        Self { pipe, written_bytes: 0, streamed_input: streamed, is_waiting_for_room: true }
     }
 
     /// Returns the descriptors to poll before the next [`Feed::advance`].
@@ -129,27 +129,28 @@ impl Feed {
         // Without flags `poll` still reports a command that has closed its input.
         let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };
         let pipe = self.pipe.as_ref().map(|pipe| PollFd::new(pipe, flags));
-        let streamed = self.streamed.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
+        let streamed =
+            self.streamed_input.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
         pipe.into_iter().chain(streamed.map(|streamed| PollFd::new(streamed, PollFlags::IN)))
     }
 
     /// Moves as many bytes as possible now. `initial` has the request's bytes, which must be equal at each call.
     pub(crate) fn advance(&mut self, initial: &[u8]) {
         let Some(pipe) = &self.pipe else { return };
-        let unwritten = &initial[self.written..];
+        let unwritten = &initial[self.written_bytes..];
         if !unwritten.is_empty() {
             match rustix::io::write(pipe, unwritten) {
-                Ok(written) => self.written += written,
+                Ok(written) => self.written_bytes += written,
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 // The command has closed its input, which is not an error.
                 Err(_) => return self.close(),
             }
-            if self.written < initial.len() {
+            if self.written_bytes < initial.len() {
                 return;
             }
         }
-        let Some(streamed) = &self.streamed else { return self.close() };
-        // `splice` examines `streamed` first, so without data it does not report that the command has closed
+        let Some(streamed) = &self.streamed_input else { return self.close() };
+        // `splice` examines `streamed_input` first, so without data it does not report that the command has closed
         // its input.
         if !self.is_waiting_for_room && has_no_reader(pipe) {
             return self.close();
@@ -158,7 +159,7 @@ impl Feed {
             // The input has ended: the writer is gone and its pipe is empty.
             Ok(0) => self.close(),
             Ok(_) => self.is_waiting_for_room = false,
-            // `EAGAIN` means that `streamed` is empty or `pipe` is full, but not which. Wait for the other pipe now.
+            // `EAGAIN` means that `streamed_input` is empty or `pipe` is full, but not which. Wait for the other pipe now.
             Err(Errno::AGAIN) => self.is_waiting_for_room = !self.is_waiting_for_room,
             Err(Errno::INTR) => {}
             Err(_) => self.close(),
@@ -167,7 +168,7 @@ impl Feed {
 
     /// Ends the input. The writer gets [`InputError::Closed`].
     pub(crate) fn close(&mut self) {
-        (self.pipe, self.streamed) = (None, None);
+        (self.pipe, self.streamed_input) = (None, None);
     }
 }
 

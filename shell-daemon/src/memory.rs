@@ -68,7 +68,7 @@ pub(crate) struct MemoryUse {
     /// memory for mappings.
     pub(crate) shared_and_kernel_bytes: u64,
     /// The reason why the sample is not a valid count, if it is not.
-    pub(crate) partial: Option<PartialSample>,
+    pub(crate) partial_sample: Option<PartialSample>,
 }
 
 /// The reason why a sample is incomplete.
@@ -100,7 +100,7 @@ pub(crate) enum SampledWhile {
 
 impl MemoryUse {
     fn too_many() -> Self {
-        Self { partial: Some(PartialSample::TooMany), ..Self::default() }
+        Self { partial_sample: Some(PartialSample::TooMany), ..Self::default() }
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
@@ -140,7 +140,7 @@ impl MemoryMeter {
 
     /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the limit only
     /// if the processes exceed it, except for shared memory whose file size is unknown.
-    pub(crate) fn used(
+    pub(crate) fn measure_used(
         &self,
         processes: &[ProcessEntry],
         limit: u64,
@@ -151,9 +151,9 @@ impl MemoryMeter {
             if sampled_while == SampledWhile::Running { MAX_MAPPINGS_PER_SAMPLE } else { MAX_MAPPINGS };
         let mut shared = SharedMemory::new(&self.devices, extents, max_mappings);
         let mut used = self.sample(processes, limit, sampled_while, &mut shared);
-        if sampled_while == SampledWhile::Stopped && used.partial == Some(PartialSample::Lost) {
+        if sampled_while == SampledWhile::Stopped && used.partial_sample == Some(PartialSample::Lost) {
             // The other processes are stopped, so the lost one was killed from outside and gave them nothing.
-            used.partial = None;
+            used.partial_sample = None;
         }
         shared.end();
         used
@@ -171,7 +171,7 @@ impl MemoryMeter {
         }
         MemoryUse {
             bytes,
-            partial: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
+            partial_sample: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
             ..MemoryUse::default()
         }
     }
@@ -208,7 +208,7 @@ impl MemoryMeter {
                 doubtful,
                 has_unreadable,
                 shared_and_kernel_bytes: other_bytes + mapping_bytes,
-                partial: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
+                partial_sample: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
             }
         };
         let other_bytes = shared.bytes() + unreadable;
@@ -244,8 +244,8 @@ impl MemoryMeter {
                         self.has_seen_foreign_program.store(true, Ordering::Relaxed);
                     }
                     let bytes = mappings * MAPPING_BYTES;
-                    memory.private += bytes;
-                    memory.alone += bytes;
+                    memory.private_bytes += bytes;
+                    memory.exclusive_bytes += bytes;
                     totals.mapping_bytes += bytes;
                 }
                 Err(UnreadMappings::Failed(error)) => {
@@ -288,7 +288,7 @@ struct MappingTotals {
 type Processes = Vec<(ProcessEntry, ProcessMemory)>;
 
 fn total_private(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    processes.iter().map(|(_, memory)| memory.private).sum()
+    processes.iter().map(|(_, memory)| memory.private_bytes).sum()
 }
 
 fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
@@ -350,9 +350,9 @@ fn split_shared_address_spaces(
 #[derive(Clone, Copy, Debug)]
 struct ProcessMemory {
     /// Private pages, in memory or swapped out, and page tables.
-    private: u64,
-    /// The part of `private` that no other process can share.
-    alone: u64,
+    private_bytes: u64,
+    /// The part of `private_bytes` that no other process can share.
+    exclusive_bytes: u64,
     /// Bytes of addresses that may be shared memory: all except data and stack.
     not_private: u64,
     rights: Option<Rights>,
@@ -423,8 +423,8 @@ impl ProcessMemory {
         // Executable memory is not subtracted, because a process can make shared memory executable.
         let unshared_bytes = value("VmData") + value("VmStk");
         Some(Self {
-            private: value("RssAnon") + value("VmSwap") + alone,
-            alone,
+            private_bytes: value("RssAnon") + value("VmSwap") + alone,
+            exclusive_bytes: alone,
             not_private: value("VmSize").saturating_sub(unshared_bytes).max(value("RssShmem")),
             rights: Rights::parse(&text),
         })
@@ -453,18 +453,20 @@ impl ProcessMemory {
     /// The private pages. Pages that several processes share are divided among them. If the kernel cannot be
     /// asked, all pages count.
     fn proportional_share(&self, entry: &ProcessEntry) -> u64 {
-        if self.private < SMALL_PROCESS_BYTES {
-            return self.private;
+        if self.private_bytes < SMALL_PROCESS_BYTES {
+            return self.private_bytes;
         }
         let path = format!("/proc/{}/smaps_rollup", entry.thread.as_raw_pid());
-        let Ok(text) = fs::read_to_string(path) else { return self.private };
+        let Ok(text) = fs::read_to_string(path) else { return self.private_bytes };
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
         };
         match (value("Pss_Anon:"), value("SwapPss:")) {
-            (Some(memory), Some(swapped)) => (self.alone + memory + swapped).min(self.private),
-            _ => self.private,
+            (Some(memory), Some(swapped)) => {
+                (self.exclusive_bytes + memory + swapped).min(self.private_bytes)
+            }
+            _ => self.private_bytes,
         }
     }
 }

@@ -61,7 +61,7 @@ use crate::{
 pub struct ProtectedReport {
     /// Protected paths that the command made or changed, as `/MOUNT/PATH`. There are at most 100, and paths of
     /// repositories come first.
-    pub changed: Vec<String>,
+    pub changed_paths: Vec<String>,
     /// Whether the scan read and reports everything: nothing was unreadable, and no limit was reached.
     pub complete: bool,
 }
@@ -109,7 +109,7 @@ impl ProtectedScanner {
             let session_path = |path: &Path| Path::new("/").join(&mount.name).join(path);
             let mut fixed = BTreeSet::new();
             let mut last_path: Option<&Path> = None;
-            for (path, found) in &mount.found {
+            for (path, found) in &mount.fingerprints {
                 if !matches!(found.kind, FileType::Directory | FileType::RegularFile)
                     || last_path.is_some_and(|last_path| path.starts_with(last_path))
                 {
@@ -151,14 +151,17 @@ impl ProtectedScanner {
         budget.complete &= changed.len() <= MAX_REPORTED_PROTECTED;
         changed.truncate(MAX_REPORTED_PROTECTED);
         self.wait_for_next_timestamp();
-        ProtectedReport { changed, complete: budget.complete }
+        ProtectedReport { changed_paths: changed, complete: budget.complete }
     }
 
     /// Waits until a further change of a found file would get a new time.
     fn wait_for_next_timestamp(&self) {
-        let identities =
-            self.mounts.iter().flat_map(|mount| mount.found.values()).filter_map(|found| found.identity);
-        let Some(latest_change) = identities.map(|identity| identity.changed).max() else { return };
+        let identities = self
+            .mounts
+            .iter()
+            .flat_map(|mount| mount.fingerprints.values())
+            .filter_map(|found| found.identity);
+        let Some(latest_change) = identities.map(|identity| identity.changed_at).max() else { return };
         let begun = Instant::now();
         let tick = Duration::from_nanos(TICK.unsigned_abs());
         // Wait at most one tick: a time far in the future is from before the clock was set back.

@@ -97,9 +97,9 @@ pub(crate) fn kill_descendants(root: Process, time: Duration) -> Result<(), Shel
         Some(listed) => listed,
         None => ProcessTable::read()?.descendants_of(root),
     };
-    let stopped = StoppedProcesses::stop_tree(root, &listed.living, Instant::now() + time);
+    let stopped = StoppedProcesses::stop_tree(root, &listed.living_processes, Instant::now() + time);
     let sample = || {
-        let living = ProcessTable::read()?.descendants_of(root).living;
+        let living = ProcessTable::read()?.descendants_of(root).living_processes;
         Ok(living.iter().map(KillTarget::from_entry).collect())
     };
     let killed = kill_all(time, sample, |process: Process, signal| {
@@ -201,7 +201,8 @@ fn survivors<P>(targets: &[KillTarget<P>]) -> SurvivorState {
 /// [`ShellError::Processes`] without `/proc`.
 pub(crate) fn count_surviving_descendants(root: Process) -> Result<(usize, SurvivorState), ShellError> {
     let descendants = ProcessTable::read()?.descendants_of(root);
-    let targets: Vec<KillTarget<Process>> = descendants.living.iter().map(KillTarget::from_entry).collect();
+    let targets: Vec<KillTarget<Process>> =
+        descendants.living_processes.iter().map(KillTarget::from_entry).collect();
     Ok((targets.len(), survivors(&targets)))
 }
 
@@ -209,7 +210,7 @@ pub(crate) fn count_surviving_descendants(root: Process) -> Result<(usize, Survi
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descendants {
     /// The living processes, each after its parent.
-    pub(crate) living: Vec<ProcessEntry>,
+    pub(crate) living_processes: Vec<ProcessEntry>,
     /// The number of zombies. Each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
     /// Each attempt to list the processes found new ones, so some may be missing. A process that ends hands its
@@ -220,16 +221,16 @@ pub(crate) struct Descendants {
 impl Descendants {
     /// The number of processes, zombies included.
     pub(crate) fn count(&self) -> usize {
-        self.living.len() + self.ended
+        self.living_processes.len() + self.ended
     }
 
     /// The number of threads. A zombie counts as one.
     pub(crate) fn threads(&self) -> usize {
-        self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
+        self.ended + self.living_processes.iter().map(|entry| entry.threads).sum::<usize>()
     }
 
     fn add(&mut self, entry: ProcessEntry) {
-        if entry.has_ended { self.ended += 1 } else { self.living.push(entry) }
+        if entry.has_ended { self.ended += 1 } else { self.living_processes.push(entry) }
     }
 }
 
@@ -240,7 +241,7 @@ pub(crate) struct FrozenTree {
     pub(crate) descendants: Descendants,
     /// A process continued although it was stopped. `descendants` is then not a count of stopped processes.
     pub(crate) continues: bool,
-    stopped: StoppedProcesses,
+    stopped_processes: StoppedProcesses,
 }
 
 /// The processes that were stopped.
@@ -277,7 +278,7 @@ pub(crate) fn freeze(
     loop {
         let descendants = ProcessTable::read()?.descendants_of(root);
         let (mut is_new, mut continues) = (false, false);
-        for entry in &descendants.living {
+        for entry in &descendants.living_processes {
             if stopped.stop_once(entry) {
                 is_new = true;
             } else if entry.is_stopped {
@@ -289,7 +290,7 @@ pub(crate) fn freeze(
             }
         }
         if !is_new || continues || descendants.count() > max_processes || Instant::now() >= deadline {
-            return Ok(FrozenTree { descendants, continues, stopped });
+            return Ok(FrozenTree { descendants, continues, stopped_processes: stopped });
         }
         stopped.stop_all_descendants(root, deadline);
     }
@@ -362,12 +363,12 @@ impl StoppedProcesses {
 impl FrozenTree {
     /// Continues the processes that were running before the freeze.
     pub(crate) fn thaw(self) {
-        let StoppedProcesses { was_running, groups, confirmed_stopped: _ } = self.stopped;
+        let StoppedProcesses { was_running, groups, confirmed_stopped: _ } = self.stopped_processes;
         // Continue children before parents. A running parent would otherwise see stopped children, and a shell with
         // job control would then continue its script.
-        let listed = self.descendants.living.iter().rev().map(|entry| entry.process);
+        let listed = self.descendants.living_processes.iter().rev().map(|entry| entry.process);
         let listed_processes: HashSet<Process> =
-            self.descendants.living.iter().map(|entry| entry.process).collect();
+            self.descendants.living_processes.iter().map(|entry| entry.process).collect();
         let others = was_running.keys().copied().filter(|process| !listed_processes.contains(process));
         for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);

@@ -65,7 +65,7 @@ pub(crate) enum Breach {
 /// The thread that watches the commands of one session. Dropping this ends the thread.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    shared: Arc<SharedWatch>,
+    shared_watch: Arc<SharedWatch>,
     memory_bytes: u64,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Watcher {
 pub(crate) struct CommandWatch {
     root: Process,
     signal: Arc<BreachSignal>,
-    shared: Arc<SharedWatch>,
+    shared_watch: Arc<SharedWatch>,
 }
 
 #[derive(Debug, Default)]
 struct SharedWatch {
     state: Mutex<WatchState>,
-    changed: Condvar,
+    change_signal: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ impl Watcher {
             }
             thread_shared.serve(session, &meter);
         })?;
-        Ok(Self { shared, memory_bytes })
+        Ok(Self { shared_watch: shared, memory_bytes })
     }
 
     /// Watches everything below `root` from now on.
@@ -141,16 +141,16 @@ impl Watcher {
         let signal =
             Arc::new(BreachSignal { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
         let bounds = CommandLimits { processes, memory_bytes: self.memory_bytes };
-        self.shared.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&signal)));
-        self.shared.changed.notify_one();
-        Ok(CommandWatch { root, signal, shared: Arc::clone(&self.shared) })
+        self.shared_watch.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&signal)));
+        self.shared_watch.change_signal.notify_one();
+        Ok(CommandWatch { root, signal, shared_watch: Arc::clone(&self.shared_watch) })
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
-        self.shared.changed.notify_one();
+        self.shared_watch.lock().is_over = true;
+        self.shared_watch.change_signal.notify_one();
     }
 }
 
@@ -182,7 +182,7 @@ impl AsFd for CommandWatch {
 impl Drop for CommandWatch {
     fn drop(&mut self) {
         self.signal.is_forgotten.store(true, Ordering::Release);
-        self.shared.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.signal, &self.signal));
+        self.shared_watch.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.signal, &self.signal));
     }
 }
 
@@ -225,9 +225,9 @@ impl SharedWatch {
             let next = state.commands.iter().map(|watched| watched.next_sample).min();
             match next {
                 Some(next) => {
-                    self.changed.wait_until(&mut state, next);
+                    self.change_signal.wait_until(&mut state, next);
                 }
-                None => self.changed.wait(&mut state),
+                None => self.change_signal.wait(&mut state),
             }
         }
     }

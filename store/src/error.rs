@@ -312,12 +312,12 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Users other than the owner can access the folder or the file, or another user owns it.
-    #[error("`{path}` must belong only to this user: mode {wanted:04o}, not {found:04o} of user {uid}", path = .path.display())]
+    #[error("`{path}` must belong only to this user: mode {expected:04o}, not {found:04o} of user {uid}", path = .path.display())]
     NotPrivate {
         /// The folder or file.
         path: PathBuf,
         /// The widest mode that is accepted.
-        wanted: u32,
+        expected: u32,
         /// The mode of the folder or file.
         found: u32,
         /// The id of its owner.

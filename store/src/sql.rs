@@ -112,14 +112,14 @@ impl SqlRow {
     pub(crate) fn int(&mut self, column: usize) -> Result<i64, StoreError> {
         match self.take(column) {
             Some(Value::Int(value)) => Ok(value),
-            found => Err(broken(ColumnError { column, found })),
+            found => Err(unreadable_row(ColumnError { column, found })),
         }
     }
 
     pub(crate) fn text(&mut self, column: usize) -> Result<String, StoreError> {
         match self.take(column) {
             Some(Value::Text(value)) => Ok(value),
-            found => Err(broken(ColumnError { column, found })),
+            found => Err(unreadable_row(ColumnError { column, found })),
         }
     }
 
@@ -142,7 +142,7 @@ impl SqlRow {
         E: std::error::Error + Send + Sync + 'static,
     {
         // This crate has written the text, so a text that does not parse means a damaged row.
-        parse(&self.text(column)?).map_err(broken)
+        parse(&self.text(column)?).map_err(unreadable_row)
     }
 
     fn is_null(&self, column: usize) -> bool {
@@ -155,6 +155,6 @@ impl SqlRow {
     }
 }
 
-fn broken(source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+fn unreadable_row(source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::database("read a row", DatabaseFailure::Corrupt, source)
 }

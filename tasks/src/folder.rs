@@ -209,7 +209,7 @@ impl TaskFolder {
     }
 
     /// Returns the names of temporary files that an interrupted change left in a state.
-    pub(crate) fn leftovers(&self, state: &str) -> Vec<String> {
+    pub(crate) fn leftover_files(&self, state: &str) -> Vec<String> {
         let Ok(entries) = self.state(state).and_then(Dir::read_from) else { return Vec::new() };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().map(str::to_owned).ok());
         names.filter(|name| name.starts_with(TEMPORARY)).collect()

@@ -45,7 +45,7 @@ pub struct TaskProcessor {
     runner: Arc<dyn TaskCallRunner>,
     permits: Arc<Semaphore>,
     /// The files that are finished, by state and name, with the version that was read.
-    settled: Mutex<HashMap<(String, String), FileVersion>>,
+    settled_versions: Mutex<HashMap<(String, String), FileVersion>>,
 }
 
 impl TaskProcessor {
@@ -61,7 +61,7 @@ impl TaskProcessor {
     ) -> Result<Self, TaskFolderError> {
         let folder = TaskFolder::open(path, &states)?;
         for state in states.folders() {
-            for name in folder.leftovers(state) {
+            for name in folder.leftover_files(state) {
                 tracing::warn!(
                     state,
                     name,
@@ -74,7 +74,7 @@ impl TaskProcessor {
             states: Arc::new(states),
             runner,
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
-            settled: Mutex::default(),
+            settled_versions: Mutex::default(),
         })
     }
 
@@ -138,7 +138,7 @@ impl TaskProcessor {
             let source = std::io::Error::other("the thread that lists it panicked");
             Err(TaskFolderError::State { state: state.folder.clone(), source })
         })?;
-        let mut settled = self.settled();
+        let mut settled = self.lock_settled_versions();
         let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();
         // Forget removed files, so that the map does not grow.
         settled.retain(|(folder, name), _version| *folder != state.folder || is_listed(name));
@@ -187,14 +187,14 @@ impl TaskProcessor {
             }
         };
         if let Some(version) = version {
-            self.settled().insert((state.folder.clone(), name.clone()), version);
+            self.lock_settled_versions().insert((state.folder.clone(), name.clone()), version);
         }
         let is_news = !calls.is_empty() || moved_to.is_some() || error.is_some();
         is_news.then_some(TaskReport { name, state: state.folder, moved_to, calls, error })
     }
 
-    fn settled(&self) -> MutexGuard<'_, HashMap<(String, String), FileVersion>> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_settled_versions(&self) -> MutexGuard<'_, HashMap<(String, String), FileVersion>> {
+        self.settled_versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -145,7 +145,7 @@ impl StepActivities {
                 tokio::select! {
                     biased;
                     ended = &mut call => return ended,
-                    Some(question) = asked.recv() => tell(&context, question).await,
+                    Some(question) = asked.recv() => notify_of_question(&context, question).await,
                 }
             }
         };
@@ -214,7 +214,7 @@ fn questions() -> (ApprovalRequestFn, mpsc::Receiver<String>) {
 }
 
 /// Notifies the workflow of a question, for its status.
-async fn tell(context: &ActivityContext, question: String) {
+async fn notify_of_question(context: &ActivityContext, question: String) {
     let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else {
         return;
     };

@@ -82,7 +82,8 @@ impl AgentRun {
         });
         step_begins(ctx, "setup");
         let setup = SetupInput { run: run.clone(), prompt: request.prompt };
-        let mut position = ctx.execute_activity(StepActivities::setup, setup, short()).await?;
+        let mut position =
+            ctx.execute_activity(StepActivities::setup, setup, short_activity_options()).await?;
         // Keep this for the end of the run, because only `setup` sets it.
         let searchable = position.searchable;
         if searchable {
@@ -185,7 +186,7 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
         Ok(position) => Ok(position),
         // The step was abandoned. Take it again, to end the run.
         Err(_) if is_cancelled(ctx) => {
-            Ok(ctx.execute_activity(StepActivities::call_model, again, short()).await?)
+            Ok(ctx.execute_activity(StepActivities::call_model, again, short_activity_options()).await?)
         }
         Err(error) => Err(error.into()),
     }
@@ -215,7 +216,7 @@ async fn turn(
         steering: Vec::new(),
         skip_reason: skip_reason(ctx),
     };
-    Ok(ctx.execute_activity(StepActivities::finish_turn, input, short()).await?)
+    Ok(ctx.execute_activity(StepActivities::finish_turn, input, short_activity_options()).await?)
 }
 
 /// Runs a call. If it has no result, the turn's step tells the model.
@@ -249,7 +250,7 @@ async fn finalize(
 ) -> WorkflowResult<RunPositionPayload> {
     let skip_reason = skip_reason(ctx);
     let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), skip_reason };
-    Ok(ctx.execute_activity(StepActivities::finalize, input, short()).await?)
+    Ok(ctx.execute_activity(StepActivities::finalize, input, short_activity_options()).await?)
 }
 
 /// Waits for an activity. In the meantime, passes answers on to the store, and a cancellation to the worker.
@@ -292,7 +293,8 @@ async fn wait_with_signals<T>(
         {
             let question = answer.question.clone();
             let input = AnswerInput { run: run.to_owned(), answer };
-            let answered = ctx.execute_activity(StepActivities::answer, input, short()).await;
+            let answered =
+                ctx.execute_activity(StepActivities::answer, input, short_activity_options()).await;
             ctx.state_mut(|state| match answered {
                 Ok(()) => state.report.questions.retain(|asked| *asked != question),
                 Err(error) => state.refuse(&reason(&error)),
@@ -322,7 +324,7 @@ fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {
 }
 
 /// Returns the options of a short step. A cancellation does not stop it, because the run must be stored.
-fn short() -> ActivityOptions {
+fn short_activity_options() -> ActivityOptions {
     ActivityOptions::with_start_to_close_timeout(STEP_TIMEOUT)
         .heartbeat_timeout(HEARTBEAT_TIMEOUT)
         .retry_policy(retries())

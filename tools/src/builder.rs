@@ -410,7 +410,7 @@ impl RegistryBuilder {
             operation_steps: None,
             policy,
         };
-        let findings = BuildFindings { refused, unused_entries, known: names, pins, state };
+        let findings = BuildFindings { refused, unused_entries, known_tools: names, pins, state };
         Ok(ToolRegistry::new(host, has_steps.then_some(steps), findings))
     }
 }
@@ -444,7 +444,7 @@ fn sidecar_config(
     ca: Option<PathBuf>,
 ) -> SidecarOptions {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
-    SidecarOptions { policy, workspace, state, private, ca, unconfined: false }
+    SidecarOptions { policy, workspace, state, private_paths: private, ca, unconfined: false }
 }
 
 /// Whether the policy in force would still give the grant of a stored output: the output's tool can still be

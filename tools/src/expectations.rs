@@ -29,7 +29,7 @@ impl ExpectationTexts {
     /// # Errors
     /// [`BootstrapError::PolicyFile`] if a file exists but cannot be read;
     /// [`BootstrapError::UntrustedPolicy`] if another user could change a file.
-    pub fn beside(files: &PolicyFiles) -> Result<Self, BootstrapError> {
+    pub fn read_beside(files: &PolicyFiles) -> Result<Self, BootstrapError> {
         let Some(policy) = files.operator_path() else { return Ok(Self::default()) };
         let mut paths = vec![policy.with_file_name(EXPECTATIONS_FILE)];
         if let Some(own) = own_file(policy).filter(|own| *own != paths[0]) {
@@ -93,7 +93,7 @@ impl ExpectationTexts {
     /// # Errors
     /// [`BootstrapError`], as at a start.
     pub fn check_edited(files: &PolicyFiles, sandbox_tier: SandboxTier) -> Result<(), BootstrapError> {
-        let texts = Self::beside(files)?;
+        let texts = Self::read_beside(files)?;
         if texts.is_empty() {
             return Ok(());
         }
@@ -128,12 +128,12 @@ impl StartupExpectations {
     /// Reads the expectations beside the operator's policy; `None` if there are none.
     ///
     /// # Errors
-    /// As in [`ExpectationTexts::beside`].
+    /// As in [`ExpectationTexts::read_beside`].
     pub(crate) fn beside(
         files: &PolicyFiles,
         sandbox_tier: SandboxTier,
     ) -> Result<Option<Self>, BootstrapError> {
-        let texts = ExpectationTexts::beside(files)?;
+        let texts = ExpectationTexts::read_beside(files)?;
         // Read the source locations only if a failure could show them.
         Ok((!texts.is_empty())
             .then(|| Self { texts, provenance: PolicyProvenance::read(&files.options(sandbox_tier)) }))

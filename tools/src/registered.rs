@@ -108,7 +108,7 @@ impl RegisteredTool {
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
         let hosts = DeclaredHosts::parse(&declaration.hosts)
             .map_err(|(text, source)| RegistryError::Hosts { tool: decl.name.clone(), text, source })?;
-        let backend = GuestTool { module, module_name, declared: summary, hosts };
+        let backend = GuestTool { module, module_name, declarations: summary, hosts };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
         Self::new(decl, DeclaredExtras { label, output_schema, meta }, descriptor, backend)
     }
@@ -320,7 +320,7 @@ impl RegisteredTool {
     /// The declaration of a guest tool.
     #[must_use]
     pub fn declared(&self) -> Option<&DeclarationSummary> {
-        self.backend.guest().map(|guest| &guest.declared)
+        self.backend.guest().map(|guest| &guest.declarations)
     }
 
     /// The steps of an operation, which cannot be called directly. Empty for any other tool.

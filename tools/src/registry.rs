@@ -48,7 +48,7 @@ pub(crate) struct BuildFindings {
     /// Policy entries whose tools do not exist, which is not an error here.
     pub(crate) unused_entries: Vec<PolicyFault>,
     /// The tool names that a policy and its expectations may use.
-    pub(crate) known: KnownTools,
+    pub(crate) known_tools: KnownTools,
     pub(crate) pins: Pins,
     pub(crate) state: PathBuf,
 }
@@ -293,7 +293,7 @@ impl ToolRegistry {
     /// The tool names that a policy and its expectations may use, including tools of unusable modules.
     #[must_use]
     pub fn known_tools(&self) -> &KnownTools {
-        &self.findings.known
+        &self.findings.known_tools
     }
 
     /// The foreign modules that were refused, and why.

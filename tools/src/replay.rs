@@ -76,7 +76,7 @@ struct VerdictPair {
 #[derive(Debug)]
 pub struct Replay<'p> {
     policy: &'p WorkspaceSecurityPolicy,
-    shipped: BTreeMap<ToolName, ToolDescriptor>,
+    shipped_tools: BTreeMap<ToolName, ToolDescriptor>,
     report: ReplayReport,
 }
 
@@ -88,7 +88,7 @@ impl<'p> Replay<'p> {
             .chain(gateway_tools())
             .map(|descriptor| (descriptor.name.clone(), descriptor))
             .collect();
-        Self { policy, shipped, report: ReplayReport::default() }
+        Self { policy, shipped_tools: shipped, report: ReplayReport::default() }
     }
 
     /// Judges the call of a row again. `before` is the policy that was in force, if it was stored. Without
@@ -120,7 +120,7 @@ impl<'p> Replay<'p> {
     fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<VerdictPair> {
         let decision = row.decision.filter(|_| row.event == RowEvent::End)?;
         let RecordedCall { descriptor, subjects, labels } =
-            RecordedCall::read(row, |name| self.shipped.get(name).cloned())?;
+            RecordedCall::read(row, |name| self.shipped_tools.get(name).cloned())?;
         let run = RunContext {
             agent: row.agent.as_deref().unwrap_or_default(),
             run: row.run_id.as_deref().unwrap_or_default(),

@@ -41,7 +41,7 @@ struct RememberedRuns {
     order: VecDeque<Owner>,
     /// The labels of evicted runs. They apply to every run, because any run could be an evicted one.
     /// Otherwise a caller could escape a flow rule by starting many runs.
-    forgotten: BTreeMap<FlowLabel, String>,
+    forgotten_labels: BTreeMap<FlowLabel, String>,
     /// The calls in flight. The concurrency limit bounds their number. A label applies as soon as the data is
     /// read: a partial result or a concurrent call could pass the data on before the call ends.
     running: Vec<Arc<LabelledCall>>,
@@ -55,7 +55,7 @@ struct LabelledCall {
     owner: Owner,
     call_id: String,
     mounts: Arc<[GrantedMount]>,
-    used: MountUse,
+    mount_use: MountUse,
     web: AtomicBool,
     secrets: Arc<[GrantedSecret]>,
     sent_secrets: Mutex<BTreeSet<SecretName>>,
@@ -87,8 +87,8 @@ impl RunLabels {
         let shared = self.shared();
         let remembered = shared.lock();
         let mut labels = remembered.runs.get(&owner).cloned().unwrap_or_default();
-        if !remembered.forgotten.is_empty() {
-            let mut all_labels = remembered.forgotten.clone();
+        if !remembered.forgotten_labels.is_empty() {
+            let mut all_labels = remembered.forgotten_labels.clone();
             all_labels.extend(labels.iter().map(|(label, call_id)| (label.clone(), call_id.clone())));
             labels = Arc::new(all_labels);
         }
@@ -130,7 +130,7 @@ impl RunLabels {
             owner: caller.owner(),
             call_id: call_id.to_owned(),
             mounts: Arc::clone(&grant.mounts),
-            used: mount_use,
+            mount_use,
             web: AtomicBool::new(false),
             secrets: Arc::clone(&grant.secrets),
             sent_secrets: Mutex::default(),
@@ -238,20 +238,20 @@ impl RememberedRuns {
     }
 
     fn take_over(&mut self, other: Self) {
-        let Self { mut runs, order, forgotten, running, networked } = other;
+        let Self { mut runs, order, forgotten_labels: forgotten, running, networked } = other;
         // Preserve the order of age, so that the oldest runs are evicted first here too.
         for owner in order {
             let labels = runs.remove(&owner).unwrap_or_default();
             self.add(&owner, Arc::unwrap_or_clone(labels));
         }
-        self.forgotten.extend(forgotten);
+        self.forgotten_labels.extend(forgotten);
         self.running.extend(running);
         self.networked.take_over(networked);
     }
 
     /// Adds labels to a run. A label keeps the id of the first call that added it.
     fn add(&mut self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
-        let Self { runs, order, forgotten, .. } = self;
+        let Self { runs, order, forgotten_labels: forgotten, .. } = self;
         let run_labels = runs.entry(owner.clone()).or_insert_with(|| {
             order.push_back(owner.clone());
             Arc::default()
@@ -272,7 +272,7 @@ impl LabelledCall {
     /// Returns the call's labels: one for each mount that it has used, one for the network, one for each
     /// secret that its requests have carried, and the labels of the stored outputs that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
-        let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
+        let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.mount_use.is_used(*index));
         // `Acquire` pairs with the `Release` in `mark_web_read`, which happens before the request.
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
         let sent_secrets = self.sent_secrets.lock().clone().into_iter().map(FlowLabel::Secret);
@@ -321,13 +321,13 @@ impl LabelGuard {
     }
 
     /// The flags of the grant's mounts. The guest sets a mount's flag when it uses the mount.
-    pub(crate) fn used(&self) -> &MountUse {
-        &self.call.used
+    pub(crate) fn mount_use(&self) -> &MountUse {
+        &self.call.mount_use
     }
 
     /// Marks every mount as used, for a call whose accesses are not observed.
     pub(crate) fn mark_all_mounts_used(&self) {
-        (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
+        (0..self.call.mounts.len()).for_each(|index| self.call.mount_use.mark(index));
     }
 
     /// Marks the network as read. Call this before sending a request, so that the label
@@ -364,7 +364,7 @@ mod tests {
         let call = Arc::new(LabelledCall {
             owner: caller.owner(),
             call_id: id.to_owned(),
-            used: MountUse::new(mounts.len()),
+            mount_use: MountUse::new(mounts.len()),
             mounts: mounts.collect(),
             web: AtomicBool::new(false),
             secrets: Arc::default(),
@@ -416,7 +416,7 @@ mod tests {
         let run = Caller::new("a", "1");
         let running_call = call(&labels, &run, "c1", &["tmp", "vault"]);
         assert_eq!(labels_of(&labels, "1"), []);
-        running_call.used().mark(1);
+        running_call.mount_use().mark(1);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
         // The run has ended, but its call is still running and reading.

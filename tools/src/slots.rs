@@ -33,7 +33,7 @@ pub(crate) const MAX_ABANDONED: usize = 64;
 /// Hands out the slots.
 #[derive(Debug)]
 pub(crate) struct CallSlots {
-    shared: Arc<SharedSlots>,
+    shared_slots: Arc<SharedSlots>,
 }
 
 /// A lock that only one running call can hold.
@@ -60,7 +60,7 @@ struct SlotPermit {
     granted_claim: Mutex<Option<GrantedClaim>>,
     /// Whether the call counts as abandoned.
     is_abandoned: AtomicBool,
-    shared: Arc<SharedSlots>,
+    shared_slots: Arc<SharedSlots>,
 }
 
 /// A slot and locks that are acquired together.
@@ -74,18 +74,18 @@ struct SlotClaim {
 #[derive(Debug)]
 struct GrantedClaim {
     claim: SlotClaim,
-    shared: Arc<SharedSlots>,
+    shared_slots: Arc<SharedSlots>,
 }
 
 #[derive(Debug)]
 struct SharedSlots {
     state: Mutex<SlotsState>,
-    abandoned: AtomicUsize,
+    abandoned_threads: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct SlotsState {
-    free: usize,
+    free_slots: usize,
     /// The locks of running calls.
     held_locks: Vec<ExclusiveLock>,
     /// The waiters, in order of arrival. The first one whose slot and locks are free is served next.
@@ -107,7 +107,7 @@ impl CallSlot {
         let granted_claim = self.permit.granted_claim.lock().take();
         if granted_claim.is_some() {
             self.permit.is_abandoned.store(true, Ordering::Release);
-            self.permit.shared.abandoned.fetch_add(1, Ordering::AcqRel);
+            self.permit.shared_slots.abandoned_threads.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -121,7 +121,7 @@ impl CallSlot {
 impl Drop for SlotPermit {
     fn drop(&mut self) {
         if *self.is_abandoned.get_mut() {
-            self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
+            self.shared_slots.abandoned_threads.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -129,8 +129,13 @@ impl Drop for SlotPermit {
 impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
         let state =
-            SlotsState { free: count, held_locks: Vec::new(), queue: VecDeque::new(), next_number: 0 };
-        Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
+            SlotsState { free_slots: count, held_locks: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+        Self {
+            shared_slots: Arc::new(SharedSlots {
+                state: Mutex::new(state),
+                abandoned_threads: AtomicUsize::new(0),
+            }),
+        }
     }
 
     /// Acquires a slot and the exclusive locks of the call. Waits if needed.
@@ -142,7 +147,7 @@ impl CallSlots {
         locks: Vec<ExclusiveLock>,
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
-        let abandoned = self.shared.abandoned.load(Ordering::Acquire);
+        let abandoned = self.shared_slots.abandoned_threads.load(Ordering::Acquire);
         // A cancelled call skips this check, so that it reports its cancellation.
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} cancelled calls have not stopped yet");
@@ -151,16 +156,19 @@ impl CallSlots {
         let mut granted_claim = self.acquire(SlotClaim { slot: true, locks }, cancel).await?;
         // Slot and locks are released separately: the slot can be freed while abandoned work still writes.
         let locks = std::mem::take(&mut granted_claim.claim.locks);
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared_slots);
         let locks = (!locks.is_empty()).then(|| {
-            Arc::new(GrantedClaim { claim: SlotClaim { slot: false, locks }, shared: Arc::clone(&shared) })
+            Arc::new(GrantedClaim {
+                claim: SlotClaim { slot: false, locks },
+                shared_slots: Arc::clone(&shared),
+            })
         });
         Ok(CallSlot {
             _locks: locks,
             permit: Arc::new(SlotPermit {
                 granted_claim: Mutex::new(Some(granted_claim)),
                 is_abandoned: AtomicBool::new(false),
-                shared,
+                shared_slots: shared,
             }),
         })
     }
@@ -189,12 +197,12 @@ impl CallSlots {
             return Err(cancelled_before_run_error());
         }
         let (number, mut claim_receiver) = {
-            let mut state = self.shared.state();
+            let mut state = self.shared_slots.state();
             let is_free = state.can_grant(&claim);
             // Even if slot and locks are free, do not overtake a waiter for the same lock.
             if is_free && !state.queue.iter().any(|waiter| waiter.claim.comes_before(&claim)) {
                 state.hand_out(&claim);
-                return Ok(GrantedClaim { claim, shared: Arc::clone(&self.shared) });
+                return Ok(GrantedClaim { claim, shared_slots: Arc::clone(&self.shared_slots) });
             }
             if state.queue.len() >= MAX_QUEUED {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
@@ -206,7 +214,7 @@ impl CallSlots {
             state.queue.push_back(Waiter { number, claim, reply });
             (number, receiver)
         };
-        let _queued = QueuePosition { shared: &self.shared, number };
+        let _queued = QueuePosition { shared_slots: &self.shared_slots, number };
         // `biased`: cancelling a batch frees slots, and no call of the same batch may take them.
         tokio::select! {
             biased;
@@ -231,16 +239,16 @@ impl SlotClaim {
 
 impl SlotsState {
     fn can_grant(&self, claim: &SlotClaim) -> bool {
-        (!claim.slot || self.free > 0) && !claim.shares_lock(&self.held_locks)
+        (!claim.slot || self.free_slots > 0) && !claim.shares_lock(&self.held_locks)
     }
 
     fn hand_out(&mut self, claim: &SlotClaim) {
-        self.free -= usize::from(claim.slot);
+        self.free_slots -= usize::from(claim.slot);
         self.held_locks.extend(claim.locks.iter().cloned());
     }
 
     fn take_back(&mut self, claim: &SlotClaim) {
-        self.free += usize::from(claim.slot);
+        self.free_slots += usize::from(claim.slot);
         self.held_locks.retain(|lock| !claim.locks.contains(lock));
     }
 }
@@ -258,7 +266,7 @@ impl SharedSlots {
                 let Some(index) = state.next_servable() else { return };
                 let Some(Waiter { claim, reply, .. }) = state.queue.remove(index) else { return };
                 state.hand_out(&claim);
-                (reply, GrantedClaim { claim, shared: Arc::clone(self) })
+                (reply, GrantedClaim { claim, shared_slots: Arc::clone(self) })
             };
             // If the waiter has just gone away, this drops the claim, which takes the lock again. The block
             // above has therefore released the lock.
@@ -272,7 +280,7 @@ impl SlotsState {
     /// an earlier waiter.
     fn next_servable(&self) -> Option<usize> {
         // Fast path: no slot is free, and every waiter needs one.
-        if self.free == 0 && self.queue.iter().all(|waiter| waiter.claim.slot) {
+        if self.free_slots == 0 && self.queue.iter().all(|waiter| waiter.claim.slot) {
             return None;
         }
         let mut earlier_claims: Vec<&SlotClaim> = Vec::new();
@@ -297,32 +305,32 @@ impl Drop for GrantedClaim {
         }
         // The block releases the lock of the state, which `serve` takes again.
         let is_waited_for = {
-            let mut state = self.shared.state();
+            let mut state = self.shared_slots.state();
             state.take_back(&self.claim);
             !state.queue.is_empty()
         };
         if is_waited_for {
-            self.shared.serve();
+            self.shared_slots.serve();
         }
     }
 }
 
 /// A position in the queue. Dropping it leaves the queue.
 struct QueuePosition<'a> {
-    shared: &'a Arc<SharedSlots>,
+    shared_slots: &'a Arc<SharedSlots>,
     number: u64,
 }
 
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let was_waiting = {
-            let mut state = self.shared.state();
+            let mut state = self.shared_slots.state();
             let index = state.queue.iter().position(|waiter| waiter.number == self.number);
             index.and_then(|index| state.queue.remove(index))
         };
         // Later waiters may have been blocked only by this one.
         if was_waiting.is_some() {
-            self.shared.serve();
+            self.shared_slots.serve();
         }
     }
 }
@@ -376,7 +384,7 @@ mod tests {
         let slot = reading(&slots).await.expect("one came back");
         drop(slot);
         drop(still_working);
-        assert_eq!(slots.shared.abandoned.load(Ordering::Acquire), 0);
+        assert_eq!(slots.shared_slots.abandoned_threads.load(Ordering::Acquire), 0);
     }
 
     #[tokio::test]
@@ -399,7 +407,7 @@ mod tests {
         for wait in waiting {
             assert_eq!(wait.await.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
         }
-        assert!(slots.shared.state().queue.is_empty());
+        assert!(slots.shared_slots.state().queue.is_empty());
         drop(held_slot);
         reading(&slots).await.expect("free again");
     }
@@ -423,8 +431,8 @@ mod tests {
         assert!(poll!(&mut third).is_pending());
         drop(second);
         third.await.expect("its turn");
-        let state = slots.shared.state();
-        assert_eq!((state.free, state.held_locks.len(), state.queue.len()), (3, 0, 0));
+        let state = slots.shared_slots.state();
+        assert_eq!((state.free_slots, state.held_locks.len(), state.queue.len()), (3, 0, 0));
     }
 
     #[tokio::test]
@@ -528,7 +536,7 @@ mod tests {
                 prop_assert!(waiting.len() < count);
             }
             drop(running);
-            prop_assert_eq!(slots.shared.state().free, slot_count);
+            prop_assert_eq!(slots.shared_slots.state().free_slots, slot_count);
         }
     }
 

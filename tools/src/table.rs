@@ -23,7 +23,7 @@ pub(crate) struct ToolTable {
     /// Maps each alias to the tool's name.
     aliases: BTreeMap<ToolName, ToolName>,
     /// Expected tools that are missing.
-    lost: BTreeSet<ToolName>,
+    lost_tools: BTreeSet<ToolName>,
     /// The mount in which relative paths of all tools are resolved, if not `shared`.
     home: Option<NonDefaultHome>,
 }
@@ -75,7 +75,7 @@ impl ToolTable {
         }
         let taken_names = self.tools.keys().chain(self.aliases.keys());
         let other = taken_names.into_iter().find(|taken| taken.is_same_but_for_case(name))?;
-        Some(RegistryError::DiffersInCase { name: name.clone(), other: other.clone() })
+        Some(RegistryError::DiffersInCase { name: name.clone(), other_tool: other.clone() })
     }
 
     /// Removes a tool with its aliases.
@@ -92,12 +92,12 @@ impl ToolTable {
 
     /// Records expected tools that are missing. Their calls then fail as unavailable instead of unknown.
     pub(crate) fn record_lost_tools(&mut self, lost_names: impl IntoIterator<Item = ToolName>) {
-        self.lost.extend(lost_names);
+        self.lost_tools.extend(lost_names);
     }
 
     /// Returns the name of a missing tool, if `name` is one.
-    pub(crate) fn lost(&self, name: &str) -> Option<&ToolName> {
-        self.lost.get(name)
+    pub(crate) fn missing_tool(&self, name: &str) -> Option<&ToolName> {
+        self.lost_tools.get(name)
     }
 
     /// The tools, sorted by name.
@@ -112,12 +112,12 @@ impl ToolTable {
 pub(crate) struct ServedTools {
     table: watch::Sender<Arc<ToolTable>>,
     /// Held during a change, so that two concurrent changes do not overwrite each other.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
 }
 
 impl ServedTools {
     pub(crate) fn new(tools: ToolTable) -> Self {
-        Self { table: watch::Sender::new(Arc::new(tools)), changing: Mutex::default() }
+        Self { table: watch::Sender::new(Arc::new(tools)), change_lock: Mutex::default() }
     }
 
     /// Returns the current tools.
@@ -127,7 +127,7 @@ impl ServedTools {
 
     /// Changes the tools for later snapshots. A failed change has no effect.
     pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut ToolTable) -> Result<T, E>) -> Result<T, E> {
-        let _changing = self.changing.lock();
+        let _changing = self.change_lock.lock();
         let mut tools = ToolTable::clone(&self.snapshot());
         let output = change(&mut tools)?;
         self.table.send_replace(Arc::new(tools));

@@ -97,7 +97,7 @@ impl UndoPlan {
         }
         for restoration in &mut restorations {
             restoration
-                .place()
+                .put_in_place()
                 .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
         }
         // Innermost first: a restored mode may deny access to the content.
@@ -173,7 +173,7 @@ impl Restoration<'_> {
     }
 
     /// Moves the earlier state into place.
-    fn place(&mut self) -> io::Result<()> {
+    fn put_in_place(&mut self) -> io::Result<()> {
         if self.planned.before == PathState::Absent {
             return Ok(());
         }

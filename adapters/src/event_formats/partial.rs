@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 /// yet, is not JSON, or nests deeper than 64 objects and arrays.
 #[must_use]
 pub fn parse_partial(text: &str) -> Option<Value> {
-    PartialReader { rest: text }.value(0).ok().and_then(|read| read.value)
+    PartialReader { unread_text: text }.value(0).ok().and_then(|read| read.value)
 }
 
 /// The maximum nesting of objects and arrays.
 const MAX_DEPTH: usize = 64;
 
 struct PartialReader<'t> {
-    rest: &'t str,
+    unread_text: &'t str,
 }
 
 /// A value, and whether it is complete. An incomplete value ends the text.
@@ -126,10 +126,10 @@ impl PartialReader<'_> {
         let mut is_escaped = false;
         // Positions at which the string can be cut, one after each of its last characters, the latest first.
         let mut cut_ends = [1; MAX_ESCAPE_CHARS];
-        for (index, char) in self.rest.char_indices().skip(1) {
+        for (index, char) in self.unread_text.char_indices().skip(1) {
             if char == '"' && !is_escaped {
-                let text = &self.rest[..=index];
-                self.rest = &self.rest[index + 1..];
+                let text = &self.unread_text[..=index];
+                self.unread_text = &self.unread_text[index + 1..];
                 return Ok(PartialValue::complete(serde_json::from_str(text).ok().ok_or(InvalidJson)?));
             }
             is_escaped = char == '\\' && !is_escaped;
@@ -138,27 +138,27 @@ impl PartialReader<'_> {
         }
         // For a short text the last cut is 1, just after the opening quote, which gives the empty string.
         let parse_cut =
-            |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
+            |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.unread_text[..*cut])).ok();
         let value = cut_ends.iter().find_map(parse_cut).ok_or(InvalidJson)?;
-        self.rest = "";
+        self.unread_text = "";
         Ok(PartialValue::incomplete(value))
     }
 
     /// Parses a number, `true`, `false` or `null`. The word is complete only if a separator follows.
     fn scalar(&mut self) -> Result<PartialValue, InvalidJson> {
-        let end = self.rest.find([',', '}', ']', ' ', '\t', '\n', '\r']);
+        let end = self.unread_text.find([',', '}', ']', ' ', '\t', '\n', '\r']);
         let Some(end) = end else {
             return Ok(PartialValue::NOTHING);
         };
-        let value = serde_json::from_str(&self.rest[..end]).ok().ok_or(InvalidJson)?;
-        self.rest = &self.rest[end..];
+        let value = serde_json::from_str(&self.unread_text[..end]).ok().ok_or(InvalidJson)?;
+        self.unread_text = &self.unread_text[end..];
         Ok(PartialValue::complete(value))
     }
 
     /// Skips white space, and returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
-        self.rest.chars().next()
+        self.unread_text = self.unread_text.trim_start_matches([' ', '\t', '\n', '\r']);
+        self.unread_text.chars().next()
     }
 
     fn consume(&mut self, char: char) -> bool {
@@ -170,7 +170,7 @@ impl PartialReader<'_> {
     }
 
     fn skip(&mut self, bytes: usize) {
-        self.rest = &self.rest[bytes..];
+        self.unread_text = &self.unread_text[bytes..];
     }
 }
 

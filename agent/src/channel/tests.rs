@@ -229,7 +229,7 @@ async fn a_run_does_not_wait_for_a_reader_that_is_gone() {
         sender.emit_now(update("a", "x"));
     }
     assert!(!sender.listens());
-    assert_eq!(sender.shared.lock().queue.len(), 0);
+    assert_eq!(sender.channel.lock().queue.len(), 0);
 }
 
 #[tokio::test]

@@ -19,9 +19,9 @@ pub(super) struct ResponseStream {
     response: Response,
     decoder: ResponseDecoder,
     /// Decoded pieces that are not yet taken: at most those of one chunk of the response.
-    ready: VecDeque<Delta>,
+    ready_deltas: VecDeque<Delta>,
     /// The failure that ends the response. The stream returns it after all pieces that precede it.
-    failed: Option<FailedRequest>,
+    failure: Option<FailedRequest>,
     identity: RequestIdentity,
     idle: Duration,
     cancel: CancellationToken,
@@ -35,17 +35,17 @@ impl ResponseStream {
         idle: Duration,
         cancel: CancellationToken,
     ) -> Self {
-        Self { response, decoder, ready: VecDeque::new(), failed: None, identity, idle, cancel }
+        Self { response, decoder, ready_deltas: VecDeque::new(), failure: None, identity, idle, cancel }
     }
 
     /// Waits for the first piece with content, or for the end. Until then the request may be retried.
     pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
-        while self.ready.iter().all(is_count) {
+        while self.ready_deltas.iter().all(is_count) {
             // Keep only the last token count, so that a response of only token counts does not fill the queue.
-            self.ready.drain(..self.ready.len().saturating_sub(1));
+            self.ready_deltas.drain(..self.ready_deltas.len().saturating_sub(1));
             self.read().await;
             // A failure after the first content is kept, and the stream returns it after that content.
-            if let Some(failed) = self.failed.take_if(|_| self.ready.iter().all(is_count)) {
+            if let Some(failed) = self.failure.take_if(|_| self.ready_deltas.iter().all(is_count)) {
                 return Err(failed);
             }
         }
@@ -60,11 +60,11 @@ impl ResponseStream {
                 if stream.cancel.is_cancelled() {
                     return Some((Err(stream.identity.cancellation().error), None));
                 }
-                if let Some(delta) = stream.ready.pop_front() {
+                if let Some(delta) = stream.ready_deltas.pop_front() {
                     let is_end = matches!(delta, Delta::End(_));
                     return Some((Ok(delta), (!is_end).then_some(stream)));
                 }
-                if let Some(failed) = stream.failed.take() {
+                if let Some(failed) = stream.failure.take() {
                     return Some((Err(failed.error), None));
                 }
                 stream.read().await;
@@ -88,17 +88,17 @@ impl ResponseStream {
             }
         };
         let decoded = match read.await {
-            Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready),
-            Ok(None) => match self.decoder.finish(&mut self.ready) {
+            Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready_deltas),
+            Ok(None) => match self.decoder.finish(&mut self.ready_deltas) {
                 Ok(true) => Ok(()),
-                Ok(false) => return self.failed = Some(self.identity.cut_off()),
+                Ok(false) => return self.failure = Some(self.identity.cut_off()),
                 Err(fault) => Err(fault),
             },
-            Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
+            Err(failure) if self.cancel.is_cancelled() => return self.failure = Some(failure),
             // After a stop reason the response is complete, even if the connection broke before the last bytes.
-            Err(failure) => match self.decoder.end(&mut self.ready) {
+            Err(failure) => match self.decoder.end(&mut self.ready_deltas) {
                 Ok(true) => Ok(()),
-                Ok(false) => return self.failed = Some(failure),
+                Ok(false) => return self.failure = Some(failure),
                 Err(fault) => Err(fault),
             },
         };
@@ -106,7 +106,7 @@ impl ResponseStream {
         if let Err(fault) = decoded
             && !self.decoder.ended()
         {
-            self.failed = Some(self.identity.decode_failure(fault));
+            self.failure = Some(self.identity.decode_failure(fault));
         }
     }
 }

@@ -69,7 +69,7 @@ pub enum ScriptError {
         turns: usize,
     },
     /// A request differs from what the script expects.
-    #[error("turn {turn} of the script expects {part} {expected}, and was asked with {got}")]
+    #[error("turn {turn} of the script expects {part} {expected}, and was asked with {actual}")]
     Unexpected {
         /// Which turn, counted from 1.
         turn: usize,
@@ -78,7 +78,7 @@ pub enum ScriptError {
         /// The expected value.
         expected: String,
         /// The actual value.
-        got: String,
+        actual: String,
     },
 }
 
@@ -389,7 +389,7 @@ impl Expect {
                 turn,
                 part: "a last message with",
                 expected: format!("{part:?}"),
-                got: format!("{text:?}"),
+                actual: format!("{text:?}"),
             }),
             _ => Ok(()),
         }
@@ -407,7 +407,7 @@ fn equal<T: PartialEq + fmt::Debug>(
             turn,
             part,
             expected: format!("{expected:?}"),
-            got: format!("{got:?}"),
+            actual: format!("{got:?}"),
         }),
         _ => Ok(()),
     }

@@ -41,7 +41,7 @@ pub(super) struct Run {
 struct Chat {
     span: MeasuredSpan,
     /// Duration of the response, once it has arrived. The span stays open, because the turn's end adds attributes.
-    took: Option<Duration>,
+    duration: Option<Duration>,
     /// Whether the response is known to be complete. A response with calls is reported only when it is complete.
     is_complete: bool,
 }
@@ -106,13 +106,13 @@ impl Run {
                     request_attributes(settings),
                     &self.child_context,
                 );
-                self.chat = Some(Chat { span, took: None, is_complete: false });
+                self.chat = Some(Chat { span, duration: None, is_complete: false });
             }
             AgentEvent::MessageEnd { message } => {
                 if let Some(chat) = &mut self.chat {
                     // The first message of the turn stops the clock: the calls that follow are not the
                     // model's time.
-                    chat.took.get_or_insert(chat.span.elapsed());
+                    chat.duration.get_or_insert(chat.span.elapsed());
                     chat.is_complete |= !message.tool_calls.is_empty();
                 }
             }
@@ -224,7 +224,7 @@ impl Chat {
     }
 
     fn end(self, settings: &TelemetrySettings, instruments: &Instruments, error: Option<&str>) {
-        let took = self.took.unwrap_or_else(|| self.span.elapsed());
+        let took = self.duration.unwrap_or_else(|| self.span.elapsed());
         instruments.chat(settings, took, error);
         self.span.end(took, error);
     }

@@ -149,7 +149,7 @@ fn a_recovery_that_was_killed_halfway_is_completed() {
         fs::write(log_path(dir.path()), [lines[..3].concat(), torn_row.to_vec()].concat()).expect("writes");
         let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
         assert_eq!(recovery.closed_begins, ["b"]);
-        assert_eq!(recovery.torn.map_or(0, |torn| torn.bytes), torn_row.len() as u64);
+        assert_eq!(recovery.torn_tail.map_or(0, |torn| torn.bytes), torn_row.len() as u64);
         all_closed_once(dir.path());
         verify_intact(dir.path());
     }
@@ -220,10 +220,10 @@ fn a_torn_end_is_saved_cut_off_and_reported() {
         (0, &log_bytes[..40]),
     ] {
         fs::write(log_path(dir.path()), [&log_bytes[..intact_bytes], tail].concat()).expect("writes");
-        let chain_break = verify(&log_path(dir.path())).expect("verifies").broken;
+        let chain_break = verify(&log_path(dir.path())).expect("verifies").first_break;
         assert!(chain_break.is_some());
         let (log, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
-        let torn = recovery.torn.expect("is said");
+        let torn = recovery.torn_tail.expect("is said");
         assert_eq!(torn.bytes, tail.len() as u64);
         assert_eq!(fs::read(&torn.kept_in).expect("is kept"), tail);
         assert_eq!(fs::read(log_path(dir.path())).expect("reads"), &log_bytes[..intact_bytes]);

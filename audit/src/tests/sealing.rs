@@ -355,7 +355,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
     let text = fs::read_to_string(&note).expect("reads");
     fs::remove_file(&note).expect("removed");
     fs::remove_file(dir.path().join(NEWEST_CHECKPOINT)).expect("removed");
-    let broken = verify(&log_path(dir.path())).expect("verifies").broken.expect("broken");
+    let broken = verify(&log_path(dir.path())).expect("verifies").first_break.expect("broken");
     assert_eq!(broken.why, BreakReason::UnprovenStart);
     let other = tempfile::tempdir().expect("a folder");
     let other = CheckpointKey::read_or_make(other.path()).expect("makes");
@@ -487,7 +487,7 @@ fn a_checkpoint_row_with_another_tree_breaks_the_chain() {
         forged.extend(line);
     }
     fs::write(log_path(dir.path()), forged).expect("writes");
-    let broken = verify(&log_path(dir.path())).expect("verifies").broken.expect("broken");
+    let broken = verify(&log_path(dir.path())).expect("verifies").first_break.expect("broken");
     assert_eq!((broken.line, broken.why), (5, BreakReason::OtherTree));
 }
 
@@ -506,7 +506,7 @@ fn a_hash_that_was_kept_is_found_or_missed() {
     assert!(with_head(&head).is_intact());
     assert!(with_head(&head.to_ascii_uppercase()).is_intact());
     let missed = with_head(&"ab".repeat(32));
-    assert!(!missed.is_intact() && missed.broken.is_none());
+    assert!(!missed.is_intact() && missed.first_break.is_none());
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn a_single_segment_verifies_alone() {
     let copy = dir.path().join("copy.jsonl");
     let text = fs::read_to_string(&segments(dir.path())[0]).expect("reads");
     fs::write(&copy, text.split_inclusive('\n').skip(1).collect::<String>()).expect("writes");
-    let broken = verify(&copy).expect("verifies").broken.expect("broken");
+    let broken = verify(&copy).expect("verifies").first_break.expect("broken");
     assert_eq!(broken.why, BreakReason::UnprovenStart);
 }
 

@@ -14,7 +14,7 @@ use crate::{AuditError, BreakReason, ChainBreak};
 fn first_break(lines: &[&[u8]]) -> Option<ChainBreak> {
     let dir = tempfile::tempdir().expect("makes a folder");
     fs::write(log_path(dir.path()), lines.concat()).expect("writes");
-    verify(&log_path(dir.path())).expect("verifies").broken
+    verify(&log_path(dir.path())).expect("verifies").first_break
 }
 
 #[track_caller]

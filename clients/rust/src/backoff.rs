@@ -11,20 +11,20 @@ pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The backoff between attempts: 1 s, then twice as long each time, up to 30 s.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    next: Duration,
+    next_delay: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: FIRST_RETRY_DELAY }
+        Self { next_delay: FIRST_RETRY_DELAY }
     }
 }
 
 impl Backoff {
     /// Returns the delay before the next attempt.
     pub(crate) fn next_delay(&mut self) -> Duration {
-        let delay = self.next;
-        self.next = (delay * 2).min(MAX_RETRY_DELAY);
+        let delay = self.next_delay;
+        self.next_delay = (delay * 2).min(MAX_RETRY_DELAY);
         delay
     }
 

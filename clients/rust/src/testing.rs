@@ -61,8 +61,8 @@ pub(crate) struct FakeGateway {
 
 #[derive(Default)]
 struct FakeState {
-    noted: Mutex<FakeGatewayScript>,
-    changed: watch::Sender<()>,
+    recorded: Mutex<FakeGatewayScript>,
+    change_sender: watch::Sender<()>,
 }
 
 /// The requests that the gateway got, and the responses that it will give.
@@ -114,12 +114,12 @@ impl FakeGateway {
     }
 
     pub(crate) fn noted(&self) -> MutexGuard<'_, FakeGatewayScript> {
-        self.state.noted.lock().expect("no panic under the lock")
+        self.state.recorded.lock().expect("no panic under the lock")
     }
 
     /// Waits until a condition on the requests holds.
-    pub(crate) async fn until(&self, condition: impl Fn(&FakeGatewayScript) -> bool) {
-        let mut changed = self.state.changed.subscribe();
+    pub(crate) async fn wait_until(&self, condition: impl Fn(&FakeGatewayScript) -> bool) {
+        let mut changed = self.state.change_sender.subscribe();
         changed.wait_for(|()| condition(&self.noted())).await.expect("the gateway runs");
     }
 
@@ -192,8 +192,8 @@ fn is_authorized(headers: &HeaderMap) -> bool {
 
 impl FakeState {
     fn note<T>(&self, change: impl FnOnce(&mut FakeGatewayScript) -> T) -> T {
-        let value = change(&mut self.noted.lock().expect("no panic under the lock"));
-        self.changed.send_replace(());
+        let value = change(&mut self.recorded.lock().expect("no panic under the lock"));
+        self.change_sender.send_replace(());
         value
     }
 }

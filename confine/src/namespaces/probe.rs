@@ -21,7 +21,7 @@ pub(super) struct NamespaceProbe {
     description: &'static str,
     /// The exact refusal. Any other error could have another cause.
     refusal: SyscallOutcome,
-    make: Box<dyn Fn() -> SyscallOutcome>,
+    attempt: Box<dyn Fn() -> SyscallOutcome>,
 }
 
 impl NamespaceProbe {
@@ -94,11 +94,11 @@ impl NamespaceProbe {
     }
 
     fn new(description: &'static str, errno: i32, make: impl Fn() -> SyscallOutcome + 'static) -> Self {
-        Self { description, refusal: SyscallOutcome::Failed(errno), make: Box::new(make) }
+        Self { description, refusal: SyscallOutcome::Failed(errno), attempt: Box::new(make) }
     }
 
     pub(super) fn run(&self) -> SyscallOutcome {
-        (self.make)()
+        (self.attempt)()
     }
 
     /// Repeats the attempt under the layer.

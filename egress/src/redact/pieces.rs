@@ -13,8 +13,8 @@ use crate::Credential;
 pub(crate) struct Redactor {
     /// The text that is held back. After a search it is not longer than the longest form of a secret: 8 KiB
     /// of hexadecimal digits, each of which may be escaped in up to 13 bytes.
-    held: Vec<u8>,
-    /// The length of the start of `held` that belongs to a match whose replacement was passed on. `None` if the last
+    held_back: Vec<u8>,
+    /// The length of the start of `held_back` that belongs to a match whose replacement was passed on. `None` if the last
     /// byte that was passed on belongs to no replacement.
     replaced: Option<usize>,
     /// The number of bytes that may still be searched.
@@ -23,24 +23,24 @@ pub(crate) struct Redactor {
 
 impl Redactor {
     pub(crate) fn new() -> Self {
-        Self { held: Vec::new(), replaced: None, credit: FIRST_CREDIT_BYTES }
+        Self { held_back: Vec::new(), replaced: None, credit: FIRST_CREDIT_BYTES }
     }
 
     /// Takes the next piece, and returns the text that no later piece can make part of a secret.
     /// `credentials` are the secrets known so far. A new secret is found in the held text and in later
     /// pieces.
     pub(crate) fn push(&mut self, piece: &[u8], credentials: &[Credential]) -> Vec<u8> {
-        self.held.extend_from_slice(piece);
+        self.held_back.extend_from_slice(piece);
         // The credit bounds the work: after a long prefix of a secret, each single byte would otherwise start
         // a search of all held text.
         self.credit = self.credit.saturating_add(piece.len().saturating_mul(CREDIT_OF_A_BYTE));
-        match self.credit.checked_sub(self.held.len()) {
+        match self.credit.checked_sub(self.held_back.len()) {
             Some(credit) => self.credit = credit,
             None => return Vec::new(),
         }
-        let SecretMatches { matches, mut undecided_from } = find_secrets(&self.held, credentials);
-        let ends_with_digit = self.held.last().is_some_and(|last| is_base64(*last));
-        if undecided_from == self.held.len() && ends_with_digit && !credentials.is_empty() {
+        let SecretMatches { matches, mut undecided_from } = find_secrets(&self.held_back, credentials);
+        let ends_with_digit = self.held_back.last().is_some_and(|last| is_base64(*last));
+        if undecided_from == self.held_back.len() && ends_with_digit && !credentials.is_empty() {
             // The base64 digit may hold bits of a secret that begins with the next piece.
             undecided_from -= 1;
         }
@@ -49,14 +49,14 @@ impl Redactor {
 
     /// Returns the held text, redacted, after the body has ended.
     pub(crate) fn finish(mut self, credentials: &[Credential]) -> Vec<u8> {
-        let SecretMatches { matches, .. } = find_secrets(&self.held, credentials);
-        self.release(self.held.len(), matches)
+        let SecretMatches { matches, .. } = find_secrets(&self.held_back, credentials);
+        self.release(self.held_back.len(), matches)
     }
 
     /// Returns the length of the text that is held back, in bytes.
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        self.held.len()
+        self.held_back.len()
     }
 
     /// Returns the text before `undecided_from`. A match that begins before that index is replaced as a
@@ -72,7 +72,7 @@ impl Redactor {
             if range.start >= undecided_from && !is_begun {
                 break;
             }
-            clean.extend_from_slice(&self.held[copied..range.start]);
+            clean.extend_from_slice(&self.held_back[copied..range.start]);
             if !is_begun {
                 clean.extend_from_slice(REDACTED);
             }
@@ -81,10 +81,10 @@ impl Redactor {
             self.replaced = copied.checked_sub(undecided_from);
         }
         if copied < undecided_from {
-            clean.extend_from_slice(&self.held[copied..undecided_from]);
+            clean.extend_from_slice(&self.held_back[copied..undecided_from]);
         }
-        let rest = self.held.split_off(undecided_from);
-        std::mem::replace(&mut self.held, rest).zeroize();
+        let rest = self.held_back.split_off(undecided_from);
+        std::mem::replace(&mut self.held_back, rest).zeroize();
         clean
     }
 }
@@ -92,7 +92,7 @@ impl Redactor {
 /// Overwrites the held text, which may be part of a secret.
 impl Drop for Redactor {
     fn drop(&mut self) {
-        self.held.zeroize();
+        self.held_back.zeroize();
     }
 }
 

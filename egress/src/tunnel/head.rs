@@ -14,7 +14,7 @@ pub(super) struct ConnectHead {
     /// The target as `https://host:port/`, for the judge and for dialling.
     pub(super) url: Url,
     /// Bytes after the request, which belong to the tunnel.
-    pub(super) early: Vec<u8>,
+    pub(super) early_bytes: Vec<u8>,
 }
 
 /// Reads a request of at most `limit` bytes.
@@ -76,7 +76,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     }
     let url = Url::parse(&format!("https://{host}:{port}/"))
         .map_err(|_invalid| invalid("its target is not a host"))?;
-    Ok(Some(ConnectHead { host, port, url, early: bytes[length..].to_vec() }))
+    Ok(Some(ConnectHead { host, port, url, early_bytes: bytes[length..].to_vec() }))
 }
 
 /// Parses a target into a name and a port, both in canonical form. An address is refused in every spelling.
@@ -118,7 +118,7 @@ mod tests {
         let parsed = parse(head.as_bytes());
         let fields = parsed.as_ref().map(|head| {
             let head = head.as_ref().expect("complete");
-            (head.host.as_str(), head.port, std::str::from_utf8(&head.early).unwrap())
+            (head.host.as_str(), head.port, std::str::from_utf8(&head.early_bytes).unwrap())
         });
         assert_eq!(fields.map_err(TunnelError::code), expected, "{head:?}");
     }

@@ -37,7 +37,7 @@ pub(crate) struct CycleSpace {
     pub(crate) state: Arc<GatewayState>,
     pub(crate) agent: CycleAgent,
     pub(crate) run: String,
-    entered: Mutex<Option<String>>,
+    entered_space: Mutex<Option<String>>,
     calls: Mutex<HashMap<String, CycleCall>>,
 }
 
@@ -47,7 +47,7 @@ struct CycleCall {
     tool: String,
     /// The message that shows the call, and the message's space.
     message: Option<(String, String)>,
-    shown: ShownCall,
+    shown_call: ShownCall,
     /// Whether the result comes from outside.
     waits: bool,
     /// Whether the message is the text that the call sends, instead of a rendering of the call.
@@ -68,17 +68,17 @@ impl CycleSpace {
         run: String,
         entered: Option<String>,
     ) -> Self {
-        Self { state, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
+        Self { state, agent, run, entered_space: Mutex::new(entered), calls: Mutex::default() }
     }
 
     /// Returns the space that the agent is in.
     pub(crate) fn entered(&self) -> Option<String> {
-        self.entered.lock().clone()
+        self.entered_space.lock().clone()
     }
 
     /// Enters a space, or leaves the current one for `None`. Returns the previous space.
     pub(crate) fn enter(&self, space: Option<String>) -> Option<String> {
-        std::mem::replace(&mut *self.entered.lock(), space)
+        std::mem::replace(&mut *self.entered_space.lock(), space)
     }
 
     /// Returns the configuration of a tool of this agent. A tool without a configuration is not visible.
@@ -109,13 +109,13 @@ impl CycleSpace {
         let is_new = known.is_none();
         let mut open = known.unwrap_or_else(|| self.open_call(call, tool));
         if let Some(input) = input {
-            open.shown.input = input.clone();
+            open.shown_call.input = input.clone();
         }
         let mut changes = Vec::new();
         let is_visible = self.tool(tool).is_some_and(|tool| tool.visible);
         match (&open.message, self.entered().filter(|_| is_visible)) {
             (Some((id, space)), _) if input.is_some() && !open.is_text => {
-                changes.extend(self.update(id, space, &open.shown, MessageStatus::Streaming, None)?);
+                changes.extend(self.update(id, space, &open.shown_call, MessageStatus::Streaming, None)?);
             }
             // Show the agent's text while it arrives.
             (None, _) if tool == SEND_MESSAGE && input.is_none() => {
@@ -128,7 +128,7 @@ impl CycleSpace {
             }
             (None, Some(space)) => {
                 let id = message_id(&self.agent.id, &self.run, call);
-                changes.extend(self.post(&id, &space, call, &open.shown)?);
+                changes.extend(self.post(&id, &space, call, &open.shown_call)?);
                 open.message = Some((id, space));
             }
             _ => {}
@@ -136,15 +136,15 @@ impl CycleSpace {
         if is_new {
             let space = open.message.as_ref().map(|(_, space)| space.as_str());
             let data = json!({
-                "callId": open.shown.call_id,
+                "callId": open.shown_call.call_id,
                 "runId": self.run,
                 "agentId": self.agent.id,
                 "name": tool,
                 "messageId": open.message.as_ref().map(|(id, _)| id),
                 "spaceId": space,
-                "input": open.shown.input,
-                "executionType": open.shown.execution_type,
-                "isAsync": open.shown.is_async,
+                "input": open.shown_call.input,
+                "executionType": open.shown_call.execution_type,
+                "isAsync": open.shown_call.is_async,
             });
             changes.push(event("tool.started", self.topics(space), &data)?);
         }
@@ -164,7 +164,7 @@ impl CycleSpace {
             output: None,
             error: None,
         };
-        CycleCall { tool: tool.to_owned(), message: None, shown, waits: false, is_text: false }
+        CycleCall { tool: tool.to_owned(), message: None, shown_call: shown, waits: false, is_text: false }
     }
 
     /// Shows that a call waits for a result from outside.
@@ -175,7 +175,7 @@ impl CycleSpace {
     ) -> Result<(), StoreError> {
         let open = {
             let mut calls = self.calls.lock();
-            let Some(open) = calls.values_mut().find(|open| open.shown.call_id == call) else {
+            let Some(open) = calls.values_mut().find(|open| open.shown_call.call_id == call) else {
                 return Ok(());
             };
             open.waits = true;
@@ -185,7 +185,13 @@ impl CycleSpace {
         if let Some((id, space)) = &open.message {
             // A fast result may have completed the message already, so expect the previous status.
             let status = MessageStatus::RequiresAction;
-            changes.extend(self.update(id, space, &open.shown, status, Some(MessageStatus::Streaming))?);
+            changes.extend(self.update(
+                id,
+                space,
+                &open.shown_call,
+                status,
+                Some(MessageStatus::Streaming),
+            )?);
         }
         let space = open.message.as_ref().map(|(_, space)| space.as_str());
         let data = json!({
@@ -193,8 +199,8 @@ impl CycleSpace {
             "runId": self.run,
             "agentId": self.agent.id,
             "name": open.tool,
-            "args": open.shown.input,
-            "executionType": open.shown.execution_type,
+            "args": open.shown_call.input,
+            "executionType": open.shown_call.execution_type,
             "status": status,
             "expiresAt": crate::resource::time(expires),
         });
@@ -207,7 +213,7 @@ impl CycleSpace {
         let Some(mut open) = self.calls.lock().remove(call) else { return Ok(()) };
         let space = open.message.as_ref().map(|(_, space)| space.clone());
         let mut data = json!({
-            "callId": open.shown.call_id,
+            "callId": open.shown_call.call_id,
             "runId": self.run,
             "agentId": self.agent.id,
             "name": open.tool,
@@ -219,12 +225,12 @@ impl CycleSpace {
             ShownOutcome::Pending => return Ok(()),
             ShownOutcome::Output(output) => {
                 data["output"] = output.clone();
-                open.shown.output = Some(output);
+                open.shown_call.output = Some(output);
                 ("tool.done", Some(MessageStatus::Complete))
             }
             ShownOutcome::Error { message, takes_result } => {
                 data["error"] = message.clone().into();
-                open.shown.error = Some(message);
+                open.shown_call.error = Some(message);
                 // A call that still accepts a result stays open in its space.
                 ("tool.error", (!(takes_result && open.waits)).then_some(MessageStatus::Error))
             }
@@ -238,7 +244,7 @@ impl CycleSpace {
         } else if let (Some((id, space)), Some(status)) = (&open.message, status) {
             // A person may have completed the message in the meantime. The expected status keeps that result.
             let before = if open.waits { MessageStatus::RequiresAction } else { MessageStatus::Streaming };
-            changes.extend(self.update(id, space, &open.shown, status, Some(before))?);
+            changes.extend(self.update(id, space, &open.shown_call, status, Some(before))?);
         }
         changes.push(event(kind, self.topics(space.as_deref()), &data)?);
         self.write(changes).await

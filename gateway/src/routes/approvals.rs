@@ -75,7 +75,7 @@ pub(super) async fn list(
     let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for approval in page.items {
-        if visible.sees(&approval.run, &approval.agent).await? {
+        if visible.can_see(&approval.run, &approval.agent).await? {
             items.push(from_store::approval(approval, now()));
         }
     }

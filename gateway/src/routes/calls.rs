@@ -87,7 +87,7 @@ pub(super) async fn list(
     let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for shown in page.items {
-        if visible.sees(&shown.call.run, &shown.call.agent).await? {
+        if visible.can_see(&shown.call.run, &shown.call.agent).await? {
             items.push(from_store::call(shown, now)?);
         }
     }

@@ -90,7 +90,7 @@ pub(super) async fn list_agents(
     let mut items = Vec::new();
     for agent in page.items {
         // No run has an empty id, so the token of a run sees no agents.
-        if visible.sees("", &agent.id).await? {
+        if visible.can_see("", &agent.id).await? {
             items.push(with_status(&state, agent)?);
         }
     }

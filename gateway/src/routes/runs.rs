@@ -55,7 +55,7 @@ pub(super) async fn list(
     let mut visible = VisibleRuns::new(&state, &caller);
     let mut items = Vec::new();
     for run in page.items {
-        if visible.sees(&run.id, &run.agent).await? {
+        if visible.can_see(&run.id, &run.agent).await? {
             items.push(from_store::run(&run));
         }
     }

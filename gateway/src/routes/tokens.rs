@@ -106,7 +106,7 @@ pub(super) async fn create(
             Some(id)
         }
     };
-    let token = make(&state, kind, subject).await?;
+    let token = create_token(&state, kind, subject).await?;
     Ok((StatusCode::CREATED, Json(token)))
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn remove(
     }
 }
 
-async fn make(
+async fn create_token(
     state: &GatewayState,
     kind: TokenKind,
     subject: Option<String>,

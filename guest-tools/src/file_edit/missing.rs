@@ -21,18 +21,19 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
     let Some(similar) = find_most_similar(text, &passage_lines) else {
         return "no line of the file resembles its first line; read the file again".to_owned();
     };
-    let line = 1 + line_breaks(&text[..similar.at]);
+    let line = 1 + line_breaks(&text[..similar.start]);
     if similar.lines == passage_lines.len() {
         let last = line + similar.lines - 1;
         let lines =
             if similar.lines == 1 { format!("line {line}") } else { format!("lines {line} to {last}") };
-        let actual_lines = quote_lines(&text[similar.at..], similar.lines);
+        let actual_lines = quote_lines(&text[similar.start..], similar.lines);
         return format!(
             "{lines} would match except for spaces, tabs or trailing blanks; the file has\n{actual_lines}"
         );
     }
     let differing = line + similar.lines;
-    let actual_line = text[similar.at..].lines().nth(similar.lines).map_or("its end".to_owned(), quoted_line);
+    let actual_line =
+        text[similar.start..].lines().nth(similar.lines).map_or("its end".to_owned(), quoted_line);
     let expected_line = quoted_line(passage_lines[similar.lines]);
     format!(
         "it would match from line {line} on, but line {differing} is {actual_line} where 'old_text' has {expected_line}"
@@ -62,7 +63,7 @@ fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
 /// A passage that starts like the requested one.
 struct SimilarPassage {
     /// The offset of its first line.
-    at: usize,
+    start: usize,
     lines: usize,
 }
 
@@ -81,7 +82,7 @@ fn find_most_similar(text: &str, passage_lines: &[&str]) -> Option<SimilarPassag
         // Count the line where the comparison stopped as well.
         compared_lines += lines + 1;
         if lines > most_similar.as_ref().map_or(0, |similar| similar.lines) {
-            most_similar = Some(SimilarPassage { at: offset, lines });
+            most_similar = Some(SimilarPassage { start: offset, lines });
         }
         if lines == passage_lines.len() || compared_lines > MAX_COMPARED_LINES {
             break;

@@ -68,7 +68,7 @@ fn list_error_names_the_guest_path() {
 
 #[test]
 fn a_listing_that_is_too_long_is_cut_at_a_line_and_says_so() {
-    let mut listing = Listing { text: String::new(), full: false };
+    let mut listing = Listing { text: String::new(), is_full: false };
     let entries =
         (0..600_000).map(|n| ListedEntry { name: format!("file-{n:06}"), kind: EntryKind::File }).collect();
     listing.add(Path::new("/"), "", entries, 1);

@@ -19,9 +19,9 @@ pub(super) struct LineMatcher {
 /// Bytes that every matching line contains.
 #[derive(Debug)]
 struct CaseVariants {
-    rare: Cases,
-    /// The byte after `rare`.
-    next: Option<Cases>,
+    rare_cases: Cases,
+    /// The byte after `rare_cases`.
+    next_cases: Option<Cases>,
 }
 
 /// A byte in both cases. The two can be equal.
@@ -60,7 +60,10 @@ impl CaseVariants {
             let is_selective = next_byte.is_some() || rarity(*byte) >= MOST_FREQUENT;
             // Count the first byte twice: each of its occurrences costs a check of the second byte.
             let pair_rarity = 2 * rarity(*byte) + next_byte.map_or(0, rarity);
-            is_selective.then_some((pair_rarity, Self { rare, next: next_byte.and_then(Cases::from_byte) }))
+            is_selective.then_some((
+                pair_rarity,
+                Self { rare_cases: rare, next_cases: next_byte.and_then(Cases::from_byte) },
+            ))
         })
     }
 }
@@ -109,7 +112,7 @@ impl Matcher for LineMatcher {
     }
 
     fn find_candidate_line(&self, haystack: &[u8]) -> Result<Option<LineMatchKind>, NoError> {
-        let Some(CaseVariants { rare, next: next_cases }) = &self.variants else {
+        let Some(CaseVariants { rare_cases: rare, next_cases }) = &self.variants else {
             return self.matcher.find_candidate_line(haystack);
         };
         let follows = |offset: usize| {

@@ -55,7 +55,7 @@ impl FileSearcher {
             SearchReason::ByWalk => BinaryDetection::quit(0),
         });
         let group = report.begin(guest);
-        let mut sink = LineSink { report, matcher, group, chosen, binary: None };
+        let mut sink = LineSink { report, matcher, group, reason: chosen, binary: None };
         let searched = opened.and_then(|mut file| {
             let filled = fill(&mut file, buffer)?;
             if filled < buffer.len() {
@@ -107,7 +107,7 @@ struct LineSink<'a> {
     report: &'a mut SearchReport,
     matcher: &'a LineMatcher,
     group: Group,
-    chosen: SearchReason,
+    reason: SearchReason,
     /// The offset of the first NUL byte, if there is one.
     binary: Option<u64>,
 }
@@ -146,6 +146,6 @@ impl Sink for LineSink<'_> {
 
     fn binary_data(&mut self, _: &Searcher, offset: u64) -> io::Result<bool> {
         self.binary.get_or_insert(offset);
-        Ok(self.chosen == SearchReason::ByName)
+        Ok(self.reason == SearchReason::ByName)
     }
 }

@@ -23,10 +23,10 @@ pub(super) struct SearchReport {
     text: String,
     max_results: usize,
     /// Whether lines are in groups, which `--` separates.
-    grouped: bool,
+    is_grouped: bool,
     pub(super) matching_lines: usize,
     /// Whether there are more matching lines than requested.
-    more: bool,
+    has_more: bool,
     pub(super) searched: usize,
     pub(super) binary: usize,
     pub(super) cut_at_binary: usize,
@@ -42,8 +42,8 @@ pub(super) struct Group {
     /// The path, in the form for the result.
     path: String,
     /// Whether lines were left out since the last line.
-    broken: bool,
-    empty: bool,
+    has_gap: bool,
+    is_empty: bool,
 }
 
 /// A line of a file, line break included.
@@ -56,11 +56,11 @@ pub(super) struct SearchedLine<'a> {
 impl Group {
     /// Marks that lines are left out here.
     pub(super) fn mark_gap(&mut self) {
-        self.broken = true;
+        self.has_gap = true;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.empty
+        self.is_empty
     }
 }
 
@@ -69,9 +69,9 @@ impl SearchReport {
         Self {
             text: String::new(),
             max_results,
-            grouped,
+            is_grouped: grouped,
             matching_lines: 0,
-            more: false,
+            has_more: false,
             searched: 0,
             binary: 0,
             cut_at_binary: 0,
@@ -85,7 +85,7 @@ impl SearchReport {
     /// Starts the lines of a file. A path with control characters becomes a quoted string, so that each line of the
     /// result holds one line of a file.
     pub(super) fn begin(&self, guest: &str) -> Group {
-        Group { path: shown_name(guest).into_owned(), broken: true, empty: true }
+        Group { path: shown_name(guest).into_owned(), has_gap: true, is_empty: true }
     }
 
     /// Notes a file that could not be read.
@@ -129,13 +129,13 @@ impl SearchReport {
     /// Adds a note that a binary file matches.
     pub(super) fn add_binary(&mut self, group: &mut Group, offset: u64) {
         self.matching_lines += 1;
-        group.empty = false;
+        group.is_empty = false;
         self.write(format_args!("{}: binary file matches (NUL byte at {offset})\n", group.path));
     }
 
     /// Whether nothing more can be added.
     pub(super) fn is_full(&self) -> bool {
-        self.more || self.text.len() >= MAX_TEXT_BYTES
+        self.has_more || self.text.len() >= MAX_TEXT_BYTES
     }
 
     /// The found lines, each with its line break.
@@ -150,7 +150,7 @@ impl SearchReport {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let narrow = "narrow the search with 'path', 'glob' or a longer 'query'";
-        if self.more {
+        if self.has_more {
             let raise = if self.max_results < 10_000 { ", or raise 'max_results'" } else { "" };
             notes.push(format!("more than {} matching lines: {narrow}{raise}", self.max_results));
         } else if fitting_length(&self.text) < self.text.len() || self.text.len() >= MAX_TEXT_BYTES {
@@ -177,8 +177,8 @@ impl SearchReport {
 
     /// Whether the limit of matching lines is reached. Records that there is another match.
     fn is_at_limit(&mut self) -> bool {
-        self.more |= self.matching_lines == self.max_results;
-        self.more
+        self.has_more |= self.matching_lines == self.max_results;
+        self.has_more
     }
 
     fn add(
@@ -188,17 +188,17 @@ impl SearchReport {
         line: SearchedLine<'_>,
         match_offset: impl Fn() -> usize,
     ) {
-        if group.broken && self.grouped && !self.text.is_empty() {
+        if group.has_gap && self.is_grouped && !self.text.is_empty() {
             self.text.push_str("--\n");
         }
-        group.broken = false;
-        group.empty = false;
+        group.has_gap = false;
+        group.is_empty = false;
         let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(line.bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let number = line.number;
         self.write(format_args!("{}{separator}{number}{separator}", group.path));
         let line_text =
-            if bytes.len() > MAX_SHOWN_LINE_BYTES { window(bytes, match_offset()) } else { text(bytes) };
+            if bytes.len() > MAX_SHOWN_LINE_BYTES { line_window(bytes, match_offset()) } else { text(bytes) };
         self.text.push_str(&line_text);
         self.text.push('\n');
     }
@@ -219,7 +219,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns the part of a long line around a place, with marks where the line is cut.
-fn window(bytes: &[u8], match_offset: usize) -> Cow<'_, str> {
+fn line_window(bytes: &[u8], match_offset: usize) -> Cow<'_, str> {
     let latest = bytes.len() - MAX_SHOWN_LINE_BYTES;
     let begin = boundary(bytes, match_offset.saturating_sub(MAX_SHOWN_BEFORE_BYTES).min(latest));
     let end = boundary(bytes, begin + MAX_SHOWN_LINE_BYTES);

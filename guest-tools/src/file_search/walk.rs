@@ -47,7 +47,7 @@ pub(super) struct FileWalk {
     ignored: usize,
     outside_glob: usize,
     unreadable: usize,
-    omitted: usize,
+    omitted_entries: usize,
 }
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl FileWalk {
             ignored: 0,
             outside_glob: 0,
             unreadable: 0,
-            omitted: 0,
+            omitted_entries: 0,
         };
         walk.rules.add_parents(&walk.path, walk.outer_bytes);
         walk.enter();
@@ -166,8 +166,8 @@ impl FileWalk {
                 count_with_noun(self.unreadable, "directory or entry", "directories or entries");
             notes.push(format!("{directories} could not be read"));
         }
-        if self.omitted > 0 {
-            let entries = count_with_noun(self.omitted, "entry", "entries");
+        if self.omitted_entries > 0 {
+            let entries = count_with_noun(self.omitted_entries, "entry", "entries");
             notes.push(format!(
                 "{entries} of too large directories left out: search subdirectories one by one"
             ));
@@ -204,7 +204,7 @@ impl FileWalk {
             }
             let bytes = name.len() + NAME_BYTES;
             if self.pending_bytes + bytes > MAX_PENDING_BYTES {
-                self.omitted += 1;
+                self.omitted_entries += 1;
                 continue;
             }
             self.pending_bytes += bytes;

@@ -50,8 +50,14 @@ pub(super) fn read_page(
             content.push(b' ');
         }
     }
-    let mut reader =
-        Reader { fonts, budget, layout, state: GraphicsState::new(), saved: Vec::new(), unsaved: 0 };
+    let mut reader = Reader {
+        fonts,
+        budget,
+        layout,
+        state: GraphicsState::new(),
+        saved_states: Vec::new(),
+        unsaved_states: 0,
+    };
     reader.run(&content, page.resources(), 0)
 }
 
@@ -61,9 +67,9 @@ struct Reader<'r> {
     budget: &'r mut PdfBudget,
     layout: &'r mut Layout,
     state: GraphicsState,
-    saved: Vec<GraphicsState>,
+    saved_states: Vec<GraphicsState>,
     /// The number of states that were too deep to be saved.
-    unsaved: usize,
+    unsaved_states: usize,
 }
 
 /// The part of the graphics state that text depends on.
@@ -163,17 +169,17 @@ impl Reader<'_> {
     }
 
     fn save(&mut self) {
-        if self.saved.len() < MAX_STATES {
-            self.saved.push(self.state.clone());
+        if self.saved_states.len() < MAX_STATES {
+            self.saved_states.push(self.state.clone());
         } else {
-            self.unsaved += 1;
+            self.unsaved_states += 1;
         }
     }
 
     fn restore(&mut self) {
-        if self.unsaved > 0 {
-            self.unsaved -= 1;
-        } else if let Some(state) = self.saved.pop() {
+        if self.unsaved_states > 0 {
+            self.unsaved_states -= 1;
+        } else if let Some(state) = self.saved_states.pop() {
             self.state = state;
         }
     }
@@ -261,13 +267,16 @@ impl Reader<'_> {
         self.budget.operations(FORM_OPERATIONS)?;
         let content = decode(&form, MAX_STREAM_BYTES, self.budget)?;
         let own_resources = form.dict().get::<Dict<'_>>(keys::RESOURCES).map(Resources::new);
-        let (outer, saved, unsaved) =
-            (self.state.clone(), std::mem::take(&mut self.saved), std::mem::take(&mut self.unsaved));
+        let (outer, saved, unsaved) = (
+            self.state.clone(),
+            std::mem::take(&mut self.saved_states),
+            std::mem::take(&mut self.unsaved_states),
+        );
         if let Some(matrix) = form.dict().get::<[f64; 6]>(keys::MATRIX) {
             self.state.page = Matrix(matrix).then(self.state.page);
         }
         let result = self.run(&content, own_resources.as_ref().unwrap_or(resources), depth + 1);
-        (self.state, self.saved, self.unsaved) = (outer, saved, unsaved);
+        (self.state, self.saved_states, self.unsaved_states) = (outer, saved, unsaved);
         result
     }
 }

@@ -95,7 +95,7 @@ impl Layout {
             return Ok(());
         }
         let length_before = self.text.len();
-        let gap = self.line.map_or(Gap::None, |line| gap(&line, &glyphs, self.step));
+        let gap = self.line.map_or(Gap::None, |line| gap_before(&line, &glyphs, self.step));
         match gap {
             Gap::None => {}
             Gap::Space => self.space(' '),
@@ -170,7 +170,7 @@ impl Layout {
 }
 
 /// The separator between the end of a line and a character.
-fn gap(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
+fn gap_before(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
     let size = line.size.max(glyphs.size);
     // Text whose direction differs by more than about 26 degrees is not of the same paragraph.
     if line.direction.dot(glyphs.direction) < 0.9 {

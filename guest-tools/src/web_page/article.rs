@@ -35,7 +35,7 @@ pub(super) struct Article {
 
 /// Finds the readable part of a cleaned page. `head` is the markup of the page's metadata.
 pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
-    if tree.cut || tree.len() > MAX_EXTRACTED_NODES {
+    if tree.is_cut || tree.len() > MAX_EXTRACTED_NODES {
         return body(tree, None);
     }
     let source = markup::source(&tree);
@@ -54,7 +54,7 @@ pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
     let extracted = words(&extract, None);
     let common: usize =
         main.iter().map(|(word, count)| extracted.get(word).copied().unwrap_or(0).min(*count)).sum();
-    if common * 100 < total(&main) * KEPT_PERCENT {
+    if common * 100 < count_words(&main) * KEPT_PERCENT {
         return body(tree, Some(parsed));
     }
     let title = Some(parsed.title).filter(|title| !title.trim().is_empty());
@@ -65,7 +65,7 @@ pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
 pub(super) fn body(mut tree: HtmlTree, parsed: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
     // If less than a fifth of the words would remain, the class names matched the content itself, so keep the whole body.
-    if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
+    if count_words(&words(&tree, Some(&aside))) * 5 >= count_words(&words(&tree, None)) {
         for id in aside {
             tree.remove(id);
         }
@@ -99,7 +99,7 @@ fn words(tree: &HtmlTree, excluded: Option<&HashSet<NodeId>>) -> HashMap<u64, us
     word_counts
 }
 
-fn total(words: &HashMap<u64, usize>) -> usize {
+fn count_words(words: &HashMap<u64, usize>) -> usize {
     words.values().sum()
 }
 

@@ -18,7 +18,7 @@ const MAX_CELL_BYTES: usize = 2000;
 pub(super) struct HtmlTable {
     rows: Vec<Vec<String>>,
     /// Whether all cells of the first row are header cells.
-    headed: bool,
+    has_header: bool,
 }
 
 impl HtmlTable {
@@ -33,7 +33,7 @@ impl HtmlTable {
         let is_first_row = self.rows.len() == 1;
         let Some(row) = self.rows.last_mut() else { return };
         if is_first_row {
-            self.headed = heading && (row.is_empty() || self.headed);
+            self.has_header = heading && (row.is_empty() || self.has_header);
         }
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         row.push(lines.join("\n"));

@@ -44,20 +44,20 @@ struct Raw {
     /// Whether references in the content are decoded.
     decodes: bool,
     /// Whether the content is dropped, like the content of scripts and styles.
-    dropped: bool,
+    is_dropped: bool,
 }
 
 /// Elements whose content is not markup.
 const RAW_TEXT_ELEMENTS: [Raw; 9] = [
-    Raw { name: "script", decodes: false, dropped: true },
-    Raw { name: "style", decodes: false, dropped: true },
-    Raw { name: "iframe", decodes: false, dropped: true },
-    Raw { name: "noembed", decodes: false, dropped: true },
-    Raw { name: "title", decodes: true, dropped: false },
-    Raw { name: "textarea", decodes: true, dropped: false },
-    Raw { name: "xmp", decodes: false, dropped: false },
-    Raw { name: "listing", decodes: true, dropped: false },
-    Raw { name: "plaintext", decodes: false, dropped: false },
+    Raw { name: "script", decodes: false, is_dropped: true },
+    Raw { name: "style", decodes: false, is_dropped: true },
+    Raw { name: "iframe", decodes: false, is_dropped: true },
+    Raw { name: "noembed", decodes: false, is_dropped: true },
+    Raw { name: "title", decodes: true, is_dropped: false },
+    Raw { name: "textarea", decodes: true, is_dropped: false },
+    Raw { name: "xmp", decodes: false, is_dropped: false },
+    Raw { name: "listing", decodes: true, is_dropped: false },
+    Raw { name: "plaintext", decodes: false, is_dropped: false },
 ];
 
 impl<'a> HtmlTokens<'a> {
@@ -75,7 +75,7 @@ impl<'a> HtmlTokens<'a> {
         let end = end_of_raw(rest, raw.name);
         self.position += end;
         let content = &rest[..end];
-        if content.is_empty() || raw.dropped {
+        if content.is_empty() || raw.is_dropped {
             return None;
         }
         Some(HtmlToken::Text(if raw.decodes { decode(content, InAttribute::No) } else { content.to_owned() }))

@@ -22,7 +22,7 @@ pub(crate) const ROOT: NodeId = 0;
 pub(crate) struct HtmlTree {
     nodes: Vec<Node>,
     /// Whether a limit was reached. Tags of the page are missing then.
-    pub(super) cut: bool,
+    pub(super) is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -182,20 +182,24 @@ impl Iterator for Walk<'_> {
 struct Builder {
     tree: HtmlTree,
     /// The open elements. The root comes first.
-    open: Vec<NodeId>,
+    open_elements: Vec<NodeId>,
     /// The number of open tags beyond the depth limit.
-    overflow: usize,
+    overflow_depth: usize,
 }
 
 impl Builder {
     fn new() -> Self {
         let root = NodeData::Element { name: String::new(), attributes: Vec::new() };
         let root = Node { data: root, parent: ROOT, children: Vec::new() };
-        Self { tree: HtmlTree { nodes: vec![root], cut: false }, open: vec![ROOT], overflow: 0 }
+        Self {
+            tree: HtmlTree { nodes: vec![root], is_cut: false },
+            open_elements: vec![ROOT],
+            overflow_depth: 0,
+        }
     }
 
     fn current(&self) -> NodeId {
-        self.open.last().copied().unwrap_or(ROOT)
+        self.open_elements.last().copied().unwrap_or(ROOT)
     }
 
     fn take(&mut self, token: HtmlToken) {
@@ -227,20 +231,20 @@ impl Builder {
         }
         self.close_implied(&name);
         let is_void = VOID_ELEMENTS.contains(&name.as_str()) || (closed && self.is_in_foreign_content());
-        if self.tree.len() >= MAX_NODES || self.open.len() >= MAX_DEPTH {
-            self.tree.cut = true;
-            self.overflow += usize::from(!is_void);
+        if self.tree.len() >= MAX_NODES || self.open_elements.len() >= MAX_DEPTH {
+            self.tree.is_cut = true;
+            self.overflow_depth += usize::from(!is_void);
             return;
         }
         let id = self.tree.append(self.current(), NodeData::Element { name, attributes });
         if !is_void {
-            self.open.push(id);
+            self.open_elements.push(id);
         }
     }
 
     /// Whether an SVG or MathML element is open, in which `/>` ends an element.
     fn is_in_foreign_content(&self) -> bool {
-        self.open.iter().rev().take(16).any(|id| matches!(self.tree.name(*id), "svg" | "math"))
+        self.open_elements.iter().rev().take(16).any(|id| matches!(self.tree.name(*id), "svg" | "math"))
     }
 
     /// Closes the elements that a start tag closes implicitly.
@@ -258,10 +262,10 @@ impl Builder {
             _ if ENDS_PARAGRAPH.contains(&name) => (&["p"], &["table", "td", "th", "button", "li", "div"]),
             _ => return,
         };
-        for (index, id) in self.open.iter().enumerate().rev() {
+        for (index, id) in self.open_elements.iter().enumerate().rev() {
             let name = self.tree.name(*id);
             if implied.contains(&name) {
-                self.open.truncate(index.max(1));
+                self.open_elements.truncate(index.max(1));
                 return;
             }
             if barriers.contains(&name) {
@@ -271,8 +275,8 @@ impl Builder {
     }
 
     fn end(&mut self, name: &str) {
-        if self.overflow > 0 && !matches!(name, "html" | "body") {
-            self.overflow -= 1;
+        if self.overflow_depth > 0 && !matches!(name, "html" | "body") {
+            self.overflow_depth -= 1;
             return;
         }
         match name {
@@ -280,7 +284,7 @@ impl Builder {
             "html" | "body" | "head" => {}
             _ => {
                 // The content of a cell cannot close elements around the table.
-                let open_elements = self.open.iter().enumerate().skip(1).rev();
+                let open_elements = self.open_elements.iter().enumerate().skip(1).rev();
                 let matching_index = open_elements
                     .map(|(index, id)| (index, self.tree.name(*id)))
                     .take_while(|(_, open_name)| {
@@ -289,7 +293,7 @@ impl Builder {
                     .find(|(_, open_name)| *open_name == name)
                     .map(|(index, _)| index);
                 if let Some(index) = matching_index {
-                    self.open.truncate(index);
+                    self.open_elements.truncate(index);
                 }
             }
         }

@@ -158,7 +158,7 @@ impl Gate {
         let service = StreamableHttpService::new(
             move || {
                 let presence =
-                    ClientPresence { gone: stop_signal.child_token(), ..ClientPresence::default() };
+                    ClientPresence { disconnected: stop_signal.child_token(), ..ClientPresence::default() };
                 served.session(presence).map_err(std::io::Error::other)
             },
             Arc::clone(&sessions),
@@ -217,7 +217,7 @@ impl Gate {
         if request.uri().path() != MCP_PATH {
             return Some(refusal_response(StatusCode::NOT_FOUND, "unknown path; use /mcp"));
         }
-        self.stop.is_cancelled().then(|| busy("the server is shutting down"))
+        self.stop.is_cancelled().then(|| busy_response("the server is shutting down"))
     }
 
     /// Reads a whole body, within the limits of size and time.
@@ -282,7 +282,7 @@ impl Gate {
         if self.sessions.sessions.read().await.len() >= self.limits.max_sessions {
             let Self { limits: McpLimits { max_sessions: sessions, idle_timeout: idle, .. }, .. } = self;
             let idle = humantime::format_duration(*idle);
-            return busy(&format!(
+            return busy_response(&format!(
                 "there are {sessions} sessions, which is the limit: end one by DELETE, or wait until one was \
                  idle for {idle}"
             ));
@@ -292,7 +292,7 @@ impl Gate {
 }
 
 /// Returns a refusal that the client may retry later.
-fn busy(reason: &str) -> HttpResponse {
+fn busy_response(reason: &str) -> HttpResponse {
     let mut response = refusal_response(StatusCode::SERVICE_UNAVAILABLE, reason);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     response

@@ -55,7 +55,7 @@ struct Glob {
 pub(super) struct NameGlobs {
     globs: Vec<Glob>,
     /// A character that is in no glob.
-    other: char,
+    other_character: char,
 }
 
 /// The sorted positions that a name has reached in globs. A glob that can no longer match has none.
@@ -75,7 +75,7 @@ impl NameGlobs {
             policy.hidden().patterns().for_each(|pattern| add(pattern, Meaning::Hidden, true));
         }
         rules.kind_endings().for_each(|ending| add(ending, Meaning::KindEnding, true));
-        rules.parts().for_each(|part| add(part, Meaning::Part, true));
+        rules.protected_names().for_each(|part| add(part, Meaning::Part, true));
         let globs = rules.globs().chain(globs_of_pattern.iter().map(String::as_str));
         globs.for_each(|glob| add(glob, Meaning::Glob, false));
         [".", ".."].into_iter().for_each(|dots| add(dots, Meaning::NoName, false));
@@ -88,13 +88,13 @@ impl NameGlobs {
                 is_folded,
             })
             .collect();
-        // `other` represents every character that is in no glob. Names with it are shown to people, so a
+        // `other_character` represents every character that is in no glob. Names with it are shown to people, so a
         // letter is preferred. Globs can use up the 26 letters, but hardly the 20,992 CJK ideographs, which
         // have no case either.
         let is_used = |other: char| globs.iter().any(|glob| glob.characters.contains(&other));
         let mut others = ('a'..='z').rev().chain('\u{4e00}'..='\u{9fff}');
         let other = others.find(|other| !is_used(*other)).unwrap_or(char::REPLACEMENT_CHARACTER);
-        Self { globs, other }
+        Self { globs, other_character: other }
     }
 
     /// Returns all classes of names, or `None` if there are more states than `max_states`.
@@ -105,7 +105,7 @@ impl NameGlobs {
         // No name leads back to the start, because `.` is followed only from there.
         let mut seen = HashSet::from([start.clone()]);
         // For each state, the previous state and the character between them.
-        let mut predecessors: Vec<(usize, char)> = vec![(0, self.other)];
+        let mut predecessors: Vec<(usize, char)> = vec![(0, self.other_character)];
         let mut pending = VecDeque::from([(0, start)]);
         let mut classes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         while let Some((index, state)) = pending.pop_front() {
@@ -204,7 +204,7 @@ impl NameGlobs {
             }
         }
         // The first name of a class is shown to people, so plain characters come first.
-        let all = as_written.into_iter().chain([self.other]).chain(variants).chain([INVISIBLE]);
+        let all = as_written.into_iter().chain([self.other_character]).chain(variants).chain([INVISIBLE]);
         let mut characters = Vec::new();
         for character in all {
             if !characters.contains(&character) {

@@ -53,7 +53,7 @@ impl PathRulesOfMount {
     }
 
     /// Returns the individual names of protected paths and kinds.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn protected_names(&self) -> impl Iterator<Item = &str> {
         self.protected.iter().chain(&self.kinds).flatten().map(String::as_str)
     }
 

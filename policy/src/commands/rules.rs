@@ -149,7 +149,7 @@ impl CommandRules {
     }
 
     /// Returns the commands that need no approval, sorted.
-    pub fn unasked(&self) -> impl Iterator<Item = String> {
+    pub fn allowed_commands(&self) -> impl Iterator<Item = String> {
         self.unasked.iter().map(ToString::to_string)
     }
 

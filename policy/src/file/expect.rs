@@ -34,7 +34,7 @@ pub(crate) fn read_expectations(
     known: &KnownTools,
 ) -> Expectations {
     let mut expectations = Expectations::default();
-    let names = Names { policy, known };
+    let names = Names { policy, known_tools: known };
     read_document_root(faults, MAX_EXPECTATIONS_BYTES, |root, faults| {
         root.refuse_unknown(keys::EXPECTATIONS, faults);
         if let Some(entry) = root.entry("version") {
@@ -66,7 +66,7 @@ fn sections<'t>(root: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<S
 /// The names that an expectation may use.
 struct Names<'a> {
     policy: &'a WorkspaceSecurityPolicy,
-    known: &'a KnownTools,
+    known_tools: &'a KnownTools,
 }
 
 impl Names<'_> {
@@ -89,7 +89,7 @@ impl Names<'_> {
             Some(entry) => entry.parsed(faults, choice_parser("verdict", Approval::ALL, Approval::as_str)),
             None => {
                 let message = "missing key; write `verdict = \"allow\"`, `\"ask\"` or `\"deny\"`";
-                faults.add(section.at, &section.path_of("verdict"), message);
+                faults.add(section.offset, &section.path_of("verdict"), message);
                 None
             }
         };
@@ -143,12 +143,12 @@ impl Names<'_> {
             }
             [] => {
                 let message = "missing key; write `tool = \"NAME\"`, `tools = \"*\"` or `profile = \"NAME\"`";
-                faults.add(section.at, &section.path_of("tool"), message);
+                faults.add(section.offset, &section.path_of("tool"), message);
                 None
             }
             [_, key, ..] => {
                 let message = "write one of `tool`, `tools` and `profile`";
-                faults.add(section.at, &section.path_of(key), message);
+                faults.add(section.offset, &section.path_of(key), message);
                 None
             }
         }
@@ -160,7 +160,7 @@ impl Names<'_> {
     }
 
     fn tool(&self, element: &SectionEntry<'_>, name: &str, faults: &mut Faults<'_>) -> Option<ToolName> {
-        if let Some(message) = self.known.unknown(name) {
+        if let Some(message) = self.known_tools.unknown(name) {
             element.refuse(faults, message);
             return None;
         }
@@ -244,7 +244,7 @@ impl Names<'_> {
         section.refuse_unknown(keys::NEVER, faults);
         let keys = ["reads", "writes", "reaches"];
         if keys.iter().all(|key| section.entry(key).is_none()) {
-            faults.add(section.at, section.path(), "missing key; write `reads`, `writes` or `reaches`");
+            faults.add(section.offset, section.path(), "missing key; write `reads`, `writes` or `reaches`");
         }
         let before = faults.count();
         let reads = section.entry("reads").and_then(|entry| entry.parsed(faults, |text| self.source(text)));
@@ -306,7 +306,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
             if is_digest { Ok(text.to_ascii_lowercase()) } else { Err(InvalidValue::Digest) }
         }),
         None => {
-            faults.add(section.at, &section.path_of("digest"), "missing key");
+            faults.add(section.offset, &section.path_of("digest"), "missing key");
             None
         }
     };
@@ -353,6 +353,6 @@ fn text(section: &Section<'_>, key: &str, faults: &mut Faults<'_>) -> Option<Str
 }
 
 fn location(section: &Section<'_>, faults: &Faults<'_>) -> SourceLocation {
-    let PolicyFault { file, line, column, .. } = faults.fault_at(section.at, "", "");
+    let PolicyFault { file, line, column, .. } = faults.fault_at(section.offset, "", "");
     SourceLocation { file, line, column }
 }

@@ -17,13 +17,13 @@ const MAX_FAULTS: usize = 50;
 pub(crate) struct Faults<'s> {
     source: PolicySource<'s>,
     faults: Vec<(usize, PolicyFault)>,
-    omitted: usize,
+    omitted_faults: usize,
     warnings: Vec<(usize, PolicyFault)>,
     omitted_warnings: usize,
     locations: LineIndex,
     /// The names of mounts, profiles and secrets whose own entry is faulty. A reference to such a name is not
     /// a second fault.
-    excused: BTreeSet<String>,
+    excused_names: BTreeSet<String>,
 }
 
 impl<'s> Faults<'s> {
@@ -31,11 +31,11 @@ impl<'s> Faults<'s> {
         Self {
             source,
             faults: Vec::new(),
-            omitted: 0,
+            omitted_faults: 0,
             warnings: Vec::new(),
             omitted_warnings: 0,
             locations: LineIndex::new(source.text),
-            excused: BTreeSet::new(),
+            excused_names: BTreeSet::new(),
         }
     }
 
@@ -47,7 +47,7 @@ impl<'s> Faults<'s> {
     /// Adds a fault at a byte offset of the text.
     pub(crate) fn add(&mut self, offset: usize, key: &str, message: impl AsRef<str>) {
         if self.faults.len() == MAX_FAULTS {
-            self.omitted += 1;
+            self.omitted_faults += 1;
             return;
         }
         let fault = self.fault_at(offset, key, message.as_ref());
@@ -57,8 +57,8 @@ impl<'s> Faults<'s> {
     /// Adds a warning: the line is valid, but probably does not express its author's intent.
     pub(crate) fn warn_at<T>(&mut self, code: LintCode, located: &Located<T>, message: impl AsRef<str>) {
         if self.warnings.len() < MAX_FAULTS {
-            let warning = self.fault_at(located.at, &located.key, message.as_ref());
-            self.warnings.push((located.at, PolicyFault { code, ..warning }));
+            let warning = self.fault_at(located.offset, &located.key, message.as_ref());
+            self.warnings.push((located.offset, PolicyFault { code, ..warning }));
         } else {
             self.omitted_warnings += 1;
         }
@@ -79,12 +79,12 @@ impl<'s> Faults<'s> {
 
     /// Records that an entry has this name but is faulty, so that references to it are not reported.
     pub(crate) fn excuse(&mut self, name: &str) {
-        self.excused.insert(name.to_owned());
+        self.excused_names.insert(name.to_owned());
     }
 
     /// Returns whether an entry with this name is faulty. A reference to the name is then not a second fault.
     pub(crate) fn is_excused(&self, name: &str) -> bool {
-        self.excused.contains(name)
+        self.excused_names.contains(name)
     }
 
     /// Like [`Self::add_at`], for a fault with its own lint code.
@@ -98,7 +98,7 @@ impl<'s> Faults<'s> {
 
     /// Adds a fault at the position of a value.
     pub(crate) fn add_at<T>(&mut self, located: &Located<T>, message: impl AsRef<str>) {
-        self.add(located.at, &located.key, message);
+        self.add(located.offset, &located.key, message);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,13 +107,13 @@ impl<'s> Faults<'s> {
 
     /// Returns the number of faults, including those that were left out.
     pub(crate) fn count(&self) -> usize {
-        self.faults.len() + self.omitted
+        self.faults.len() + self.omitted_faults
     }
 
     /// Returns the faults in the order of the text, and the number of faults that were left out.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.faults.sort_by_key(|(offset, _)| *offset);
-        (self.faults.into_iter().map(|(_, fault)| fault).collect(), self.omitted)
+        (self.faults.into_iter().map(|(_, fault)| fault).collect(), self.omitted_faults)
     }
 
     /// Takes the warnings, in the order of the text. The last one gives the number of those that were left
@@ -209,7 +209,7 @@ mod tests {
         let text = " ".repeat(100);
         let mut faults = Faults::new(PolicySource { name: "p", text: &text });
         for at in 0..60 {
-            faults.warn_at(LintCode::Unused, &Located { value: (), at, key: "k".to_owned() }, "m");
+            faults.warn_at(LintCode::Unused, &Located { value: (), offset: at, key: "k".to_owned() }, "m");
         }
         let warnings = faults.take_warnings();
         assert_eq!(warnings.len(), 51);

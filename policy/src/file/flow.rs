@@ -36,7 +36,7 @@ fn read_flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<
         Some(entry) => entry.parsed(faults, parse_ask_or_deny),
         None => {
             let message = "missing key; write `approval = \"ask\"` or `approval = \"deny\"`";
-            faults.add(section.at, &section.path_of("approval"), message);
+            faults.add(section.offset, &section.path_of("approval"), message);
             None
         }
     };
@@ -51,7 +51,7 @@ fn read_words<T>(
     faults: &mut Faults<'_>,
 ) -> Option<Vec<Located<T>>> {
     let Some(entry) = section.entry(key) else {
-        faults.add(section.at, &section.path_of(key), "missing key; write a list of words");
+        faults.add(section.offset, &section.path_of(key), "missing key; write a list of words");
         return None;
     };
     let elements = entry.list(faults)?;

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Located<T> {
     pub(crate) value: T,
     /// The byte offset in the policy's text.
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     /// The key's path.
     pub(crate) key: String,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Located<T> {
 impl<T> Located<T> {
     /// Returns another value with the same position.
     pub(crate) fn with_value<U>(&self, value: U) -> Located<U> {
-        Located { value, at: self.at, key: self.key.clone() }
+        Located { value, offset: self.offset, key: self.key.clone() }
     }
 }
 

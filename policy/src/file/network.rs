@@ -77,7 +77,7 @@ pub(super) fn read_reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>
     for key in keys::EGRESS_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
             let message = "only the operator's policy may say this; this section only lowers limits";
-            faults.add(entry.key_at, &entry.path, message);
+            faults.add(entry.key_offset, &entry.path, message);
         }
     }
     EgressEntries { robots: read_robots(section, require_obey, faults), ..read_limits(section, faults) }

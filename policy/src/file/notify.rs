@@ -17,14 +17,14 @@ pub(super) fn read_notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Opt
         (Some(server), Some(from)) => Some(MailSettings { server: server?, from: from?, user: given(user)? }),
         (Some(_), None) => {
             let message = "missing key; a message needs a sender, such as \"agent@example.com\"";
-            faults.add(section.at, &section.path_of("from"), message);
+            faults.add(section.offset, &section.path_of("from"), message);
             return None;
         }
         (None, _) => {
             for name in ["from", "user"] {
                 if let Some(entry) = section.entry(name) {
                     let message = "this key applies only to e-mail; set `email`, or remove this line";
-                    faults.add(entry.key_at, &entry.path, message);
+                    faults.add(entry.key_offset, &entry.path, message);
                 }
             }
             None
@@ -34,7 +34,7 @@ pub(super) fn read_notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Opt
     let (slack, discord) = (given(slack)?, given(discord)?);
     if slack.is_none() && discord.is_none() && email.is_none() {
         let message = "missing key; write one of `slack`, `discord`, `email`";
-        faults.add(section.at, section.path(), message);
+        faults.add(section.offset, section.path(), message);
         return None;
     }
     Some(NotifySettings { slack, discord, email })

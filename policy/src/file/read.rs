@@ -160,7 +160,7 @@ pub(super) fn read_added_protection(section: &Section<'_>, faults: &mut Faults<'
         } else {
             format!("unknown key; {}", did_you_mean(entry.name, ADDED_NAMES.into_iter()))
         };
-        faults.add(entry.key_at, &entry.path, message);
+        faults.add(entry.key_offset, &entry.path, message);
     }
     read_added_names(section, false, faults)
 }
@@ -170,7 +170,7 @@ pub(super) fn read_hide(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Loca
     let Some(section) = root.section("hide", faults) else { return Vec::new() };
     section.refuse_unknown(keys::HIDE, faults);
     if section.entry("paths").is_none() {
-        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
+        faults.add(section.offset, &section.path_of("paths"), "missing key; write a list of names");
     }
     read_patterns(&section, "paths", HiddenPattern::parse, faults).unwrap_or_default()
 }
@@ -182,7 +182,7 @@ fn read_added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults
     let paths = read_patterns(section, "paths", Pattern::parse, faults);
     let kinds = read_patterns(section, "kinds", KindPattern::parse, faults);
     if paths.is_none() && kinds.is_none() && !has_others {
-        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
+        faults.add(section.offset, &section.path_of("paths"), "missing key; write a list of names");
     }
     ProtectEntries { paths: paths.unwrap_or_default(), kinds: kinds.unwrap_or_default(), except: Vec::new() }
 }
@@ -269,7 +269,7 @@ fn read_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEn
 fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<SectionEntry<'t>> {
     let entry = section.entry(name);
     if entry.is_none() {
-        faults.add(section.at, &section.path_of(name), "missing key");
+        faults.add(section.offset, &section.path_of(name), "missing key");
     }
     entry
 }

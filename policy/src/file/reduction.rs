@@ -25,10 +25,10 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
         for entry in root.entries() {
             if keys::OPERATORS_ALONE.contains(&entry.name) {
                 let message = "only the operator's policy may say this; a workspace's may only take away";
-                faults.add(entry.key_at, &entry.path, message);
+                faults.add(entry.key_offset, &entry.path, message);
             } else if !keys::OVERLAY.contains(&entry.name) {
                 let suggestion = did_you_mean(entry.name, keys::OVERLAY.iter().copied());
-                faults.add(entry.key_at, &entry.path, format!("unknown key; {suggestion}"));
+                faults.add(entry.key_offset, &entry.path, format!("unknown key; {suggestion}"));
             }
         }
         if let Some(entry) = root.entry("version") {

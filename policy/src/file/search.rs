@@ -16,11 +16,11 @@ pub(super) fn read_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Opt
     // Read all keys before the first `?`, because each mistake is a separate fault.
     let located = section.entry("provider");
     let url = section.entry("url").map(|entry| entry.parsed(faults, parse_text::<SearchUrl>));
-    let engine = section.entry("engine").map(|entry| (entry.key_at, entry.parsed(faults, parse_engine)));
+    let engine = section.entry("engine").map(|entry| (entry.key_offset, entry.parsed(faults, parse_engine)));
     let Some(entry) = located else {
         let words: Vec<String> = SearchProvider::ALL.iter().map(|word| format!("\"{word}\"")).collect();
         let message = format!("missing key; write one of {}", words.join(", "));
-        faults.add(section.at, &section.path_of("provider"), message);
+        faults.add(section.offset, &section.path_of("provider"), message);
         return None;
     };
     let provider: SearchProvider =
@@ -29,12 +29,12 @@ pub(super) fn read_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Opt
         let message = format!(
             "missing key; `{provider}` needs the address of an instance, such as \"http://127.0.0.1:8888/search\""
         );
-        faults.add(section.at, &section.path_of("url"), message);
+        faults.add(section.offset, &section.path_of("url"), message);
     }
     match &engine {
         None if provider.has_engine() => {
             let message = format!("missing key; `{provider}` needs the ID of a search engine (`cx`)");
-            faults.add(section.at, &section.path_of("engine"), message);
+            faults.add(section.offset, &section.path_of("engine"), message);
         }
         Some((offset, _)) if !provider.has_engine() => {
             let message = format!("`{provider}` has no engines; take this line out");
@@ -57,12 +57,12 @@ pub(super) fn read_reduced_search(section: &Section<'_>, faults: &mut Faults<'_>
         if let Some(entry) = section.entry(key) {
             let message =
                 "only the operator's policy may say this; this section only takes the provider away";
-            faults.add(entry.key_at, &entry.path, message);
+            faults.add(entry.key_offset, &entry.path, message);
         }
     }
     let Some(entry) = section.entry("provider") else {
         let message = "missing key; write `provider = \"none\"` to take the provider away";
-        faults.add(section.at, &section.path_of("provider"), message);
+        faults.add(section.offset, &section.path_of("provider"), message);
         return None;
     };
     entry.parsed(faults, |text| match text {

@@ -17,7 +17,7 @@ pub(super) fn read_secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<S
     let entries = root.entries_of("secrets", faults);
     if let Some(beyond) = entries.get(MAX_SECRETS) {
         let message = format!("{} secrets; at most {MAX_SECRETS} are allowed", entries.len());
-        faults.add(beyond.key_at, &beyond.path, message);
+        faults.add(beyond.key_offset, &beyond.path, message);
         return Vec::new();
     }
     entries.iter().filter_map(|entry| read_secret_or_excuse(entry, faults)).collect()
@@ -63,7 +63,7 @@ pub(super) fn read_reduced_secret(
     for key in keys::SECRET_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
             let message = "only the operator's policy may say this; this section only takes away";
-            faults.add(entry.key_at, &entry.path, message);
+            faults.add(entry.key_offset, &entry.path, message);
         }
     }
     let enabled = section.entry("enabled");
@@ -108,7 +108,7 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
             "header" => "write for example `header = \"Authorization: Bearer {secret}\"`",
             _ => "write for example `tools = [\"web_fetch\"]`",
         };
-        faults.add(section.at, &section.path_of(name), format!("missing key; {suggestion}"));
+        faults.add(section.offset, &section.path_of(name), format!("missing key; {suggestion}"));
     }
     entry
 }

@@ -18,7 +18,7 @@ pub(crate) struct Section<'t> {
     /// The path of the table's key. Empty for the whole text.
     path: String,
     /// The section's byte offset in the policy's text.
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
 }
 
 /// A key and its value.
@@ -29,16 +29,16 @@ pub(crate) struct SectionEntry<'t> {
     /// The key's path.
     pub(crate) path: String,
     /// The byte offset of the key.
-    pub(crate) key_at: usize,
+    pub(crate) key_offset: usize,
     /// The byte offset of the value.
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     value: &'t DeValue<'t>,
 }
 
 impl<'t> Section<'t> {
     /// Returns the section of the whole text.
     pub(crate) fn root(table: &'t DeTable<'t>) -> Self {
-        Self { table, path: String::new(), at: 0 }
+        Self { table, path: String::new(), offset: 0 }
     }
 
     /// Returns the path of the table's key. Empty for the whole text.
@@ -75,7 +75,7 @@ impl<'t> Section<'t> {
         let count = section.table.len();
         if count > MAX_ENTRIES {
             let message = format!("{count} entries; at most {MAX_ENTRIES} are allowed");
-            faults.add(section.at, section.path(), message);
+            faults.add(section.offset, section.path(), message);
             return Vec::new();
         }
         section.entries().collect()
@@ -85,8 +85,8 @@ impl<'t> Section<'t> {
         SectionEntry {
             name: name.get_ref(),
             path: self.path_of(name.get_ref()),
-            key_at: name.span().start,
-            at: value.span().start,
+            key_offset: name.span().start,
+            offset: value.span().start,
             value: value.get_ref(),
         }
     }
@@ -96,7 +96,7 @@ impl<'t> Section<'t> {
         for entry in self.entries() {
             if !known.contains(&entry.name) {
                 let suggestion = did_you_mean(entry.name, known.iter().copied());
-                faults.add(entry.key_at, &entry.path, format!("unknown key; {suggestion}"));
+                faults.add(entry.key_offset, &entry.path, format!("unknown key; {suggestion}"));
             }
         }
     }
@@ -106,7 +106,7 @@ impl<'t> SectionEntry<'t> {
     /// Returns the value as a table.
     pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         match self.value.as_table() {
-            Some(table) => Some(Section { table, path: self.path.clone(), at: self.at }),
+            Some(table) => Some(Section { table, path: self.path.clone(), offset: self.offset }),
             None => self.refuse_type("a table", faults),
         }
     }
@@ -152,8 +152,8 @@ impl<'t> SectionEntry<'t> {
         let elements = elements.iter().enumerate().map(|(index, element)| SectionEntry {
             name: self.name,
             path: format!("{}[{index}]", self.path),
-            key_at: element.span().start,
-            at: element.span().start,
+            key_offset: element.span().start,
+            offset: element.span().start,
             value: element.get_ref(),
         });
         Some(elements.collect())
@@ -189,12 +189,12 @@ impl<'t> SectionEntry<'t> {
         faults: &mut Faults<'_>,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
-        parse(self.name).map_err(|error| faults.add(self.key_at, &self.path, error.to_string())).ok()
+        parse(self.name).map_err(|error| faults.add(self.key_offset, &self.path, error.to_string())).ok()
     }
 
     /// Adds a fault at the value.
     pub(crate) fn refuse(&self, faults: &mut Faults<'_>, message: impl AsRef<str>) {
-        faults.add(self.at, &self.path, message);
+        faults.add(self.offset, &self.path, message);
     }
 
     /// Adds a fault for a value of the wrong type.
@@ -205,12 +205,12 @@ impl<'t> SectionEntry<'t> {
 
     /// Attaches this entry's position to a value.
     pub(crate) fn located<T>(&self, value: T) -> Located<T> {
-        Located { value, at: self.at, key: self.path.clone() }
+        Located { value, offset: self.offset, key: self.path.clone() }
     }
 
     /// Attaches the position of this entry's key to a value.
     pub(crate) fn located_at_key<T>(&self, value: T) -> Located<T> {
-        Located { value, at: self.key_at, key: self.path.clone() }
+        Located { value, offset: self.key_offset, key: self.path.clone() }
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn read_shell<A: Copy, const N: usize>(
         deny: entry("deny").map(|entry| read_patterns(&entry, faults)).unwrap_or_default(),
         operators: entry("operators").map(|entry| read_elements(&entry, faults, parse_text)),
         unasked: entry("unasked").map(|entry| entry.located(read_elements(&entry, faults, parse_text))),
-        location: Located { value: (), at: section.at, key: section.path().to_owned() },
+        location: Located { value: (), offset: section.offset, key: section.path().to_owned() },
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fault of a text that is not valid TOML: one fault, at the position where it starts.
 //!
 //! The parser continues after a fault and reports follow-up errors, so only the first error is used. An inline table
-//! may span several lines, so the parser notices an unclosed one only lines later; `unclosed` finds its opening
+//! may span several lines, so the parser notices an unclosed one only lines later; `find_unclosed` finds its opening
 //! bracket.
 
 use toml::de::Error;
@@ -21,7 +21,7 @@ pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
             "this looks like JSON; a policy is TOML and begins with `version = 1`".to_owned(),
         ));
     }
-    if let Some((offset, bracket)) = unclosed(text, offset) {
+    if let Some((offset, bracket)) = find_unclosed(text, offset) {
         let close = if bracket == '{' { '}' } else { ']' };
         return Some((offset, format!("`{bracket}` is not closed; a `{close}` is missing")));
     }
@@ -54,7 +54,7 @@ fn second_time(text: &str, start: usize, end: usize) -> String {
 }
 
 /// Returns the innermost bracket that opens before the parser's fault and is never closed.
-fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
+fn find_unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
     let mut open_brackets: Vec<(usize, char)> = Vec::new();
     let mut quote: Option<&str> = None;
     let mut offset = 0;

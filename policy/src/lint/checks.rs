@@ -145,7 +145,9 @@ impl Context<'_> {
         for (tool, assignment) in self.tools {
             let name = tool.name.as_str();
             let (has_rules, key) = match self.policy.shell().filter(|_| name == SHELL_EXEC) {
-                Some(shell) => (shell.commands.unasked().next().is_some(), "shell.unasked".to_owned()),
+                Some(shell) => {
+                    (shell.commands.allowed_commands().next().is_some(), "shell.unasked".to_owned())
+                }
                 None => (
                     self.entry(name).is_some_and(|entry| !entry.unasked.is_empty()),
                     format!("tools.{name}.unasked"),

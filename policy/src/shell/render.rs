@@ -57,7 +57,7 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
             quoted(operators.iter().map(|operator| Operator::as_str(*operator)))
         )?;
     }
-    let unasked: Vec<String> = commands.unasked().collect();
+    let unasked: Vec<String> = commands.allowed_commands().collect();
     if !unasked.is_empty() {
         writeln!(out, "unasked = [{}]", quoted_texts(&unasked))?;
     }

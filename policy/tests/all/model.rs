@@ -262,7 +262,10 @@ fn no_shell_grew(reduced: Option<&ShellPolicy>, before: Option<&ShellPolicy>) ->
         && small.toolchain.read.is_subset(&large.toolchain.read)
         && small.toolchain.caches.is_subset(&large.toolchain.caches)
         && small.toolchain.variables == large.toolchain.variables
-        && small.commands.unasked().all(|rule| large.commands.unasked().any(|other| other == rule))
+        && small
+            .commands
+            .allowed_commands()
+            .all(|rule| large.commands.allowed_commands().any(|other| other == rule))
         && large.commands.operators().is_none_or(|operators| {
             small.commands.operators().is_some_and(|fewer| fewer.is_subset(operators))
         })

@@ -48,7 +48,7 @@ pub(crate) struct AgentOptions {
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]
-    pub(crate) kept: ConversationOptions,
+    pub(crate) conversation: ConversationOptions,
 
     /// Print the run's events instead of the answer, as JSON, one object a line.
     #[arg(long, requires = "prompt")]

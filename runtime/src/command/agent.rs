@@ -100,7 +100,7 @@ struct AgentRequest<'a> {
 
 /// Runs `portcullis agent`.
 pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitCode, CliError> {
-    let AgentOptions { prompt, kept, json, format, detach, model, store } = options;
+    let AgentOptions { prompt, conversation: kept, json, format, detach, model, store } = options;
     if prompt.is_none() && !io::stdin().is_terminal() {
         return Err(CliError::NoPrompt);
     }

@@ -38,7 +38,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
         }
         let list = List {
             items: approvals,
-            empty: "no call waits for an approval\n",
+            empty_text: "no call waits for an approval\n",
             head: ["question", "run", "at", "tool", "status"],
             row: |approval| {
                 let StoredApproval { request, run, created, .. } = approval;

@@ -30,7 +30,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
         }
         let list = List {
             items: calls,
-            empty: "no call is waiting for a result\n",
+            empty_text: "no call is waiting for a result\n",
             head: ["call", "run", "at", "tool", "status"],
             row: |call| {
                 let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());

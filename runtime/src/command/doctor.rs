@@ -290,7 +290,9 @@ fn layer_finding(
 fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {
-        Ok(report) if report.broken.as_ref().is_some_and(|broken| broken.why == BreakReason::TornTail) => {
+        Ok(report)
+            if report.first_break.as_ref().is_some_and(|broken| broken.why == BreakReason::TornTail) =>
+        {
             return None;
         }
         Ok(report) => (report.is_intact(), super::audit::verification_text(&report).trim_end().to_owned()),

@@ -52,7 +52,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         }
         let list = List {
             items: rows,
-            empty: "no runs are stored\n",
+            empty_text: "no runs are stored\n",
             head: ["run", "last step", "status", "steps", "prompt"],
             row: |(word, run, prompt)| {
                 let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();

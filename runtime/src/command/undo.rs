@@ -20,7 +20,7 @@ use portcullis_tools::{
 /// Lists the calls with recorded changes, or shows the changes of the selected calls.
 pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Result<ExitCode, CliError> {
     let (store, roots) = open(common)?;
-    let Some(records) = selected(&store, &options.selection)? else {
+    let Some(records) = selected_records(&store, &options.selection)? else {
         stream::write_output(&listing(&store.records()?))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -48,7 +48,7 @@ pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<S
 /// Runs `portcullis undo`.
 pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<ExitCode, CliError> {
     let (store, roots) = open(common)?;
-    let records = match selected(&store, &options.selection)? {
+    let records = match selected_records(&store, &options.selection)? {
         Some(records) => records,
         None => store.newest(is_in_force)?.into_iter().collect(),
     };
@@ -116,7 +116,10 @@ fn open(common: &CommonOptions) -> Result<(UndoStore, Vec<MountRoot>), CliError>
 }
 
 /// Returns the records that the options select, or `None` if they select none.
-fn selected(store: &UndoStore, selection: &Selection) -> Result<Option<Vec<ChangeRecord>>, UndoError> {
+fn selected_records(
+    store: &UndoStore,
+    selection: &Selection,
+) -> Result<Option<Vec<ChangeRecord>>, UndoError> {
     match (&selection.call, &selection.run) {
         (Some(call), _) => Ok(Some(vec![store.find_call(call)?])),
         (None, Some(run)) => {

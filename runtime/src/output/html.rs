@@ -120,7 +120,7 @@ pub(crate) struct Listing<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) rows: Vec<Vec<Markup>>,
     /// The number of rows that are left out.
-    pub(crate) more: u64,
+    pub(crate) omitted: u64,
 }
 
 impl Render for Listing<'_> {
@@ -152,7 +152,7 @@ impl Render for Listing<'_> {
         };
         html! {
             (table_box(self.caption, &table))
-            @if self.more > 0 { p.more { "and " (Count(self.more)) " more" } }
+            @if self.omitted > 0 { p.more { "and " (Count(self.omitted)) " more" } }
         }
     }
 }

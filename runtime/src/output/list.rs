@@ -9,7 +9,7 @@ use crate::{cli::ListOutput, error::CliError};
 pub(crate) struct List<T, const N: usize> {
     pub(crate) items: Vec<T>,
     /// The text to print instead of an empty table, with its newline.
-    pub(crate) empty: &'static str,
+    pub(crate) empty_text: &'static str,
     pub(crate) head: [&'static str; N],
     pub(crate) row: fn(&T) -> [String; N],
     pub(crate) id: fn(&T) -> &str,
@@ -19,7 +19,7 @@ pub(crate) struct List<T, const N: usize> {
 impl<T, const N: usize> List<T, N> {
     /// Writes the list to standard output.
     pub(crate) fn write(&self, options: &ListOutput) -> Result<(), CliError> {
-        let Self { items, empty, head, row, id, as_json } = self;
+        let Self { items, empty_text: empty, head, row, id, as_json } = self;
         if options.json {
             return json::write_output(&items.iter().map(as_json).collect::<Result<Vec<_>, _>>()?);
         }

@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
 /// shows what the run is waiting for, and control characters are escaped.
 pub(crate) struct LiveView {
-    out: EventOutput,
+    output: EventOutput,
     state: Mutex<LiveState>,
 }
 
@@ -57,7 +57,7 @@ struct LiveState {
     /// Whether calls run concurrently. Results then name their tools.
     runs_concurrently: bool,
     /// Calls whose output was streamed.
-    streamed: Vec<(String, StreamedOutput)>,
+    streamed_outputs: Vec<(String, StreamedOutput)>,
     /// The call that the current line of streamed output belongs to.
     streaming_call: Option<String>,
     /// The progress line, while the run waits.
@@ -91,7 +91,7 @@ impl LiveView {
     }
 
     fn with_output(out: EventOutput) -> Self {
-        Self { out, state: Mutex::default() }
+        Self { output: out, state: Mutex::default() }
     }
 
     pub(crate) fn show(&self, event: &AgentEvent) {
@@ -157,7 +157,7 @@ impl LiveView {
                 self.show_waiting_for_calls(state);
             }
             // On a terminal the progress line shows the running time.
-            ToolEvent::Heartbeat { call_id, elapsed } if !self.out.is_terminal => {
+            ToolEvent::Heartbeat { call_id, elapsed } if !self.output.is_terminal => {
                 let running =
                     state.running.iter().find(|(call, _)| call == call_id && state.runs_concurrently);
                 let name = running.map(|(_, tool)| format!("{}, ", excerpt(tool))).unwrap_or_default();
@@ -189,8 +189,8 @@ impl LiveView {
     fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
         // Output that was streamed is not repeated with the result.
-        let index = state.streamed.iter().position(|(call, _)| *call == result.call_id);
-        let streamed = index.map(|index| state.streamed.swap_remove(index).1);
+        let index = state.streamed_outputs.iter().position(|(call, _)| *call == result.call_id);
+        let streamed = index.map(|index| state.streamed_outputs.swap_remove(index).1);
         let name =
             if state.runs_concurrently { format!("{}, ", excerpt(&result.tool)) } else { String::new() };
         let duration_text = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
@@ -231,12 +231,12 @@ impl LiveView {
     /// Shows more of a call's output as it arrives. A piece may end within a line, which the next piece
     /// continues.
     fn show_stream_piece(&self, state: &mut LiveState, call: &str, piece_text: &str) {
-        match state.streamed.iter_mut().find(|(call_id, _)| call_id == call) {
+        match state.streamed_outputs.iter_mut().find(|(call_id, _)| call_id == call) {
             Some((_, streamed)) => streamed.append(piece_text),
             None => {
                 let mut streamed = StreamedOutput::default();
                 streamed.append(piece_text);
-                state.streamed.push((call.to_owned(), streamed));
+                state.streamed_outputs.push((call.to_owned(), streamed));
             }
         }
         for piece in piece_text.split_inclusive('\n') {
@@ -301,11 +301,11 @@ impl LiveView {
 
     /// Shows the progress line on a terminal.
     fn show_waiting(&self, state: &mut LiveState, activity: &str) {
-        if !self.out.is_terminal || state.is_mid_line {
+        if !self.output.is_terminal || state.is_mid_line {
             return;
         }
         let bar = state.progress_bar.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, (self.out.draw_target)());
+            let bar = ProgressBar::with_draw_target(None, (self.output.draw_target)());
             // Only a malformed template is an error. The default style is then kept.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
@@ -346,13 +346,13 @@ impl LiveView {
         state.is_mid_line = last_character != '\n';
         state.streaming_call = None;
         let mut styled = words.to_owned();
-        if self.out.is_terminal {
+        if self.output.is_terminal {
             styled = text::for_terminal(words);
-            if let Some(style) = style.filter(|_| self.out.has_colours) {
+            if let Some(style) = style.filter(|_| self.output.has_colours) {
                 styled = style.force_styling(true).apply_to(styled).to_string();
             }
         }
-        let mut stream = self.out.stream.lock();
+        let mut stream = self.output.stream.lock();
         // Ignore write errors: there is no stream left to report them on.
         let _ = stream.write_all(styled.as_bytes()).and_then(|()| stream.flush());
     }

@@ -29,7 +29,7 @@ const SIGHT_TTL: Duration = Duration::from_millis(10);
 pub(super) struct VisiblePath {
     /// The directory's host path.
     path: PathBuf,
-    at: Instant,
+    read_at: Instant,
 }
 
 impl GuestFs {
@@ -73,8 +73,8 @@ impl GuestFs {
         }
         let now = Instant::now();
         let Some(Descriptor::Directory(known)) = self.descriptors.get(&fd) else { return Err(Errno::BADF) };
-        let seen = known.seen.as_ref();
-        if seen.is_some_and(|seen| now.duration_since(seen.at) < SIGHT_TTL) {
+        let seen = known.visible_path.as_ref();
+        if seen.is_some_and(|seen| now.duration_since(seen.read_at) < SIGHT_TTL) {
             return Ok(());
         }
         let path = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
@@ -85,7 +85,7 @@ impl GuestFs {
             }
         }
         if let Some(Descriptor::Directory(known)) = self.descriptors.get_mut(&fd) {
-            known.seen = Some(VisiblePath { path, at: now });
+            known.visible_path = Some(VisiblePath { path, read_at: now });
         }
         Ok(())
     }

@@ -125,7 +125,7 @@ impl GuestFs {
         // the call itself names was judged earlier (`pipeline/authorize.rs`).
         let is_readable = stat.st_nlink <= 1
             || self.preopens[preopen].handle.name().is_vault()
-            || self.exposed.suspects(stat).is_none();
+            || self.exposed_files.suspicion_of(stat).is_none();
         if is_readable { Ok(()) } else { Err(Errno::PERM) }
     }
 

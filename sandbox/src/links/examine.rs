@@ -68,7 +68,7 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
         is_private_exposed: !exposed.names().is_empty(),
         private_files: exposed.names().to_vec(),
         private_files_omitted: exposed.unnamed_count(),
-        search_fault: exposed.unknown.map(LinkSearchFault::hint),
+        search_fault: exposed.search_fault.map(LinkSearchFault::hint),
         ..LinkReport::default()
     };
     let mut files: BTreeMap<FileIdentity, (u64, Vec<(String, u64)>)> = BTreeMap::new();

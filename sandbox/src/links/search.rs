@@ -39,12 +39,12 @@ pub struct PrivateLinks {
 struct LinkSearcher {
     search: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
     state: Mutex<SearchState>,
-    done: Notify,
+    search_ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct SearchState {
-    last: Option<LastSearch>,
+    last_search: Option<LastSearch>,
     /// The start of the running search. `None` if no search runs.
     started_at: Option<Instant>,
 }
@@ -54,7 +54,7 @@ struct SearchState {
 struct LastSearch {
     /// The result is fresh until this time.
     fresh_until: Instant,
-    exposed: Arc<ExposedFiles>,
+    exposed_files: Arc<ExposedFiles>,
 }
 
 impl PrivateLinks {
@@ -70,7 +70,7 @@ impl PrivateLinks {
 
     fn searching_with(search: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
         let searcher =
-            LinkSearcher { search: Box::new(search), state: Mutex::default(), done: Notify::new() };
+            LinkSearcher { search: Box::new(search), state: Mutex::default(), search_ended: Notify::new() };
         Self { searcher: Some(Arc::new(searcher)) }
     }
 
@@ -127,7 +127,7 @@ impl LinkSearcher {
 
     /// Waits until no search is running.
     async fn wait_until_idle(&self) {
-        let done = self.done.notified();
+        let done = self.search_ended.notified();
         tokio::pin!(done);
         // Register before the check, so that the wake-up of a search that ends in between is not lost.
         done.as_mut().enable();
@@ -143,10 +143,13 @@ impl LinkSearcher {
         let lifetime =
             started_at.elapsed().saturating_mul(MIN_IDLE_RATIO).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
         let fresh_until = Instant::now() + lifetime;
-        *state = SearchState { last: Some(LastSearch { fresh_until, exposed }), started_at: None };
+        *state = SearchState {
+            last_search: Some(LastSearch { fresh_until, exposed_files: exposed }),
+            started_at: None,
+        };
         // Release the lock before the waiters wake, because each of them takes it.
         drop(state);
-        self.done.notify_waiters();
+        self.search_ended.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, SearchState> {
@@ -156,14 +159,14 @@ impl LinkSearcher {
 
 impl SearchState {
     fn fresh_result(&self) -> Option<Arc<ExposedFiles>> {
-        self.last
+        self.last_search
             .as_ref()
             .filter(|last| Instant::now() < last.fresh_until)
-            .map(|last| Arc::clone(&last.exposed))
+            .map(|last| Arc::clone(&last.exposed_files))
     }
 
     fn stale_result(&self) -> Option<&LastSearch> {
-        self.last.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TTL)
+        self.last_search.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TTL)
     }
 
     /// Returns how long a search may take before it is overdue.
@@ -175,7 +178,7 @@ impl SearchState {
     fn fallback_result(&self) -> Arc<ExposedFiles> {
         self.stale_result().map_or_else(
             || Arc::new(ExposedFiles::unknown(LinkSearchFault::Overdue)),
-            |last| Arc::clone(&last.exposed),
+            |last| Arc::clone(&last.exposed_files),
         )
     }
 }
@@ -225,7 +228,10 @@ mod tests {
     fn the_last_result_stands_in_for_a_bounded_time() {
         let ended = |ago: Duration| {
             let fresh_until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
-            SearchState { last: Some(LastSearch { fresh_until, exposed: Arc::default() }), started_at: None }
+            SearchState {
+                last_search: Some(LastSearch { fresh_until, exposed_files: Arc::default() }),
+                started_at: None,
+            }
         };
         assert!(ended(Duration::ZERO).fresh_result().is_none());
         assert_eq!(ended(Duration::from_secs(1)).fallback_result().suspects_any(), None);

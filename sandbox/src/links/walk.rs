@@ -237,11 +237,11 @@ mod tests {
             fs::hard_link(path_of(file), path_of("shared/innocent")).expect("linked");
             let exposed = search_private(&opened_paths);
             assert_eq!(
-                exposed.suspects(&stat(&path_of("shared/innocent"))),
+                exposed.suspicion_of(&stat(&path_of("shared/innocent"))),
                 Some(LinkSuspicion::Private),
                 "{file}"
             );
-            assert_eq!(exposed.suspects(&stat(&path_of("shared/a"))), None, "{file}");
+            assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/a"))), None, "{file}");
             assert!(
                 exposed.names()[0].starts_with(name) && exposed.names().len() == 1,
                 "{:?}",
@@ -295,7 +295,7 @@ mod tests {
         fs::rename(path_of("state"), path_of("moved")).expect("renamed");
         std::os::unix::fs::symlink(path_of("shared"), path_of("state")).expect("linked");
         let exposed = search_private(&opened_paths);
-        assert_eq!(exposed.suspects(&stat(&path_of("shared/a"))), None);
-        assert_eq!(exposed.suspects(&stat(&path_of("shared/log"))), Some(LinkSuspicion::Private));
+        assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/a"))), None);
+        assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/log"))), Some(LinkSuspicion::Private));
     }
 }

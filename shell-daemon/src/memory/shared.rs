@@ -38,7 +38,7 @@ pub(crate) struct MappedExtents(HashMap<MemoryKey, MappedExtent>);
 struct MappedExtent {
     /// The furthest end of a mapping, as a position in the file.
     end: u64,
-    seen: Instant,
+    seen_at: Instant,
 }
 
 /// The shared memory that one sample finds.
@@ -127,8 +127,8 @@ impl<'a> SharedMemory<'a> {
 
     fn add(&mut self, mapping: &Mapping, number: i32) {
         let now = Instant::now();
-        let extent = self.extents.0.entry(mapping.key).or_insert(MappedExtent { end: 0, seen: now });
-        *extent = MappedExtent { end: extent.end.max(mapping.end), seen: now };
+        let extent = self.extents.0.entry(mapping.key).or_insert(MappedExtent { end: 0, seen_at: now });
+        *extent = MappedExtent { end: extent.end.max(mapping.end), seen_at: now };
         let piece = self.pieces.entry(mapping.key).or_default();
         piece.end = extent.end;
         let (start, end) = mapping.addresses;
@@ -208,7 +208,7 @@ impl<'a> SharedMemory<'a> {
         let Self { extents, pieces, .. } = self;
         extents
             .0
-            .retain(|key, extent| pieces.contains_key(key) || extent.seen.elapsed() < SHARED_MEMORY_KEPT);
+            .retain(|key, extent| pieces.contains_key(key) || extent.seen_at.elapsed() < SHARED_MEMORY_KEPT);
         if extents.0.len() > MAX_SHARED_MEMORY_PIECES {
             extents.0.retain(|key, _| pieces.contains_key(key));
         }

@@ -30,7 +30,7 @@ fn entries(child: &Child, count: usize) -> Vec<ProcessEntry> {
         assert!(Instant::now() < deadline, "there are never {count} processes");
         let root = Process::child_of(own_pid, pid).expect("it runs");
         let mut descendants =
-            ProcessTable::read().unwrap().descendants_of(Process::current().unwrap()).living;
+            ProcessTable::read().unwrap().descendants_of(Process::current().unwrap()).living_processes;
         descendants.retain(|entry| entry.process == root || entry.parent() == pid.as_raw_pid());
         if descendants.len() == count {
             return descendants;
@@ -50,7 +50,7 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
 }
 
 fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> MemoryUse {
-    MemoryMeter::new(DescriptorSearch::Needed).unwrap().used(
+    MemoryMeter::new(DescriptorSearch::Needed).unwrap().measure_used(
         entries,
         limit,
         sampled_while,
@@ -62,14 +62,14 @@ fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> Me
 fn a_sample_that_lost_too_much_memory_is_discarded() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    assert_eq!(used(&listed, 1 << 40, SampledWhile::Running).partial, None, "the control");
+    assert_eq!(used(&listed, 1 << 40, SampledWhile::Running).partial_sample, None, "the control");
     kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
         assert_eq!(used(&listed, 1 << 40, SampledWhile::Running), MemoryUse::default());
         let close = listed[0].virtual_bytes - 1;
         assert_eq!(
             used(&listed, close, SampledWhile::Running),
-            MemoryUse { partial: Some(PartialSample::Lost), ..MemoryUse::default() }
+            MemoryUse { partial_sample: Some(PartialSample::Lost), ..MemoryUse::default() }
         );
         assert_eq!(used(&listed, close, SampledWhile::Stopped), MemoryUse::default(), "nothing goes on");
         let _ = child.wait();
@@ -153,8 +153,8 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
             &mut SharedMemory::new(&meter.devices, &mut extents, max_mappings),
         )
     };
-    assert_eq!(sample(3).partial, Some(PartialSample::TooMany));
-    assert_eq!(sample(MAX_MAPPINGS_PER_SAMPLE).partial, None);
+    assert_eq!(sample(3).partial_sample, Some(PartialSample::TooMany));
+    assert_eq!(sample(MAX_MAPPINGS_PER_SAMPLE).partial_sample, None);
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -19,13 +19,13 @@ use super::{
     mount::{is_gone, open_below},
 };
 
-/// The metadata that identifies a file's state. `changed` is the inode's change time, which no program can
+/// The metadata that identifies a file's state. `changed_at` is the inode's change time, which no program can
 /// set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
     pub(super) inode: (u64, u64),
     pub(super) modified: (i64, i64),
-    pub(super) changed: (i64, i64),
+    pub(super) changed_at: (i64, i64),
 }
 
 /// The state of a folder when it was read.
@@ -81,7 +81,7 @@ impl FileState {
         Self {
             inode: (stat.st_dev, stat.st_ino),
             modified: seconds(stat.st_mtime, stat.st_mtime_nsec),
-            changed: seconds(stat.st_ctime, stat.st_ctime_nsec),
+            changed_at: seconds(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 
@@ -93,7 +93,7 @@ impl FileState {
         } else {
             (seconds - 1, nanoseconds + 1_000_000_000 - TICK)
         };
-        self.changed.max(self.modified) >= shortly_before
+        self.changed_at.max(self.modified) >= shortly_before
     }
 }
 

@@ -33,11 +33,11 @@ pub(super) struct ScannedMount {
     /// Known folders by path below the mount. The mount itself is the empty path.
     folders: HashMap<PathBuf, FolderStamp>,
     /// The protected paths that exist.
-    pub(super) found: BTreeMap<PathBuf, PathFingerprint>,
+    pub(super) fingerprints: BTreeMap<PathBuf, PathFingerprint>,
     /// The folders that Git would accept as repositories, whatever their names.
     repositories: HashSet<PathBuf>,
     /// The time before the first scan, on the file system's clock.
-    began: (i64, i64),
+    scan_started_at: (i64, i64),
     /// Whether the first scan is not finished yet.
     is_first: bool,
     contents: ContentHasher,
@@ -47,11 +47,11 @@ struct MountScan<'a> {
     patterns: &'a ProtectedPaths,
     budget: &'a mut ScanBudget,
     /// The time when the scan began.
-    now: (i64, i64),
+    started_at: (i64, i64),
     to_read: FolderQueue,
-    found: HashSet<PathBuf>,
+    found_paths: HashSet<PathBuf>,
     /// Paths made or changed since the last scan.
-    changed: BTreeSet<PathBuf>,
+    changed_paths: BTreeSet<PathBuf>,
 }
 
 impl ScannedMount {
@@ -60,9 +60,9 @@ impl ScannedMount {
             name,
             handle,
             folders: HashMap::new(),
-            found: BTreeMap::new(),
+            fingerprints: BTreeMap::new(),
             repositories: HashSet::new(),
-            began: file_time(),
+            scan_started_at: file_time(),
             is_first: true,
             contents: ContentHasher::default(),
         }
@@ -73,12 +73,19 @@ impl ScannedMount {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
         let (to_read, found, changed) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
-        let mut scan = MountScan { patterns, budget, now, to_read, found, changed };
+        let mut scan = MountScan {
+            patterns,
+            budget,
+            started_at: now,
+            to_read,
+            found_paths: found,
+            changed_paths: changed,
+        };
         if self.folders.is_empty() {
             scan.to_read.add(PathBuf::new(), false);
         }
-        // If `found` is full, further paths are not recorded, so the scan is incomplete.
-        scan.budget.complete &= self.found.len() < MAX_PROTECTED_PATHS;
+        // If `fingerprints` is full, further paths are not recorded, so the scan is incomplete.
+        scan.budget.complete &= self.fingerprints.len() < MAX_PROTECTED_PATHS;
         self.recheck(&mut scan);
         let mut folders = std::mem::take(&mut self.folders);
         // Folders of protected paths come first, because the time may end before the others are checked.
@@ -116,7 +123,7 @@ impl ScannedMount {
             self.scan_root(&mut scan);
         }
         self.is_first = false;
-        scan.changed
+        scan.changed_paths
             .iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
             .collect()
@@ -137,7 +144,7 @@ impl ScannedMount {
 
     /// Checks the paths that were found before. A path may be gone, or may have changed without a change of its folder.
     fn recheck(&mut self, scan: &mut MountScan<'_>) {
-        let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
+        let paths: Vec<PathBuf> = self.fingerprints.keys().cloned().collect();
         for path in paths {
             if scan.budget.is_over() {
                 return;
@@ -146,7 +153,7 @@ impl ScannedMount {
                 Ok(stat) => self.record_found(path, &stat, false, scan),
                 Err(errno) => {
                     scan.budget.complete &= is_gone(errno);
-                    self.found.remove(&path);
+                    self.fingerprints.remove(&path);
                 }
             }
         }
@@ -277,7 +284,7 @@ impl ScannedMount {
         let previous_inode = before.and_then(|stamp| stamp.previous_inode);
         // If another folder has replaced this one, its contents are new here.
         let may_predate = before.is_some() && (previous_inode == Some(state.inode) || self.was_there(stat));
-        let is_fresh = state.is_after(scan.now);
+        let is_fresh = state.is_after(scan.started_at);
         let stamp =
             FolderStamp { state: Some(state), is_protected_part, is_fresh, may_predate, previous_inode };
         self.folders.insert(folder.to_owned(), stamp);
@@ -347,31 +354,31 @@ impl ScannedMount {
     /// since. In a folder that the first scan left out, a path is new only if it has changed since the session began.
     fn record_found(&mut self, path: PathBuf, stat: &Stat, may_predate: bool, scan: &mut MountScan<'_>) {
         // A scan may meet a path twice: as a known path, and in its folder. Read each file once.
-        if !scan.found.insert(path.clone()) && self.found.contains_key(&path) {
+        if !scan.found_paths.insert(path.clone()) && self.fingerprints.contains_key(&path) {
             return;
         }
-        if self.found.len() >= MAX_PROTECTED_PATHS && !self.found.contains_key(&path) {
+        if self.fingerprints.len() >= MAX_PROTECTED_PATHS && !self.fingerprints.contains_key(&path) {
             scan.budget.complete = false;
             return;
         }
         let mut seen_path = PathFingerprint::from_stat(stat);
         self.contents.add(&mut seen_path, stat, &self.handle, &path, scan.budget);
-        let seen_path = seen_path.with_content_of(self.found.get(&path).copied());
-        match self.found.insert(path.clone(), seen_path) {
+        let seen_path = seen_path.with_content_of(self.fingerprints.get(&path).copied());
+        match self.fingerprints.insert(path.clone(), seen_path) {
             Some(before) if before.is_same(seen_path) => {
                 scan.budget.complete &= !seen_path.is_first_content(before);
             }
             None if may_predate && self.was_there(stat) => {}
             _ => {
-                scan.changed.insert(path);
+                scan.changed_paths.insert(path);
             }
         }
     }
 
     /// Whether a file or folder is unchanged since the session began. A rename counts as a change.
     fn was_there(&self, stat: &Stat) -> bool {
-        let FileState { changed, modified, .. } = FileState::from_stat(stat);
-        changed.max(modified) < self.began
+        let FileState { changed_at: changed, modified, .. } = FileState::from_stat(stat);
+        changed.max(modified) < self.scan_started_at
     }
 
     fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {

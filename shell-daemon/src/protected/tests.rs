@@ -89,13 +89,16 @@ const PATTERNS: [&str; 3] = [".git/hooks", ".bashrc", ".vscode/tasks.json"];
 fn check(change: impl Fn(&Fixture), expected: &[&str]) {
     let fixture = Fixture::new();
     let mut protected = fixture.protected(&PATTERNS);
-    assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: true }, "before");
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: true }, "before");
     change(&fixture);
     assert_eq!(
         protected.scan(),
-        ProtectedReport { changed: expected.iter().map(|&path| path.to_owned()).collect(), complete: true }
+        ProtectedReport {
+            changed_paths: expected.iter().map(|&path| path.to_owned()).collect(),
+            complete: true
+        }
     );
-    assert_eq!(protected.scan().changed, Vec::<String>::new(), "it is told once");
+    assert_eq!(protected.scan().changed_paths, Vec::<String>::new(), "it is told once");
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn a_change_right_after_a_look_is_not_lost() {
         fs::create_dir_all(path.join(".git")).unwrap();
         protected.scan();
         fs::create_dir(path.join(".git/hooks")).unwrap();
-        assert_eq!(protected.scan().changed, [format!("/shared/plain/{number}/.git/hooks")]);
+        assert_eq!(protected.scan().changed_paths, [format!("/shared/plain/{number}/.git/hooks")]);
     }
 }
 
@@ -175,7 +178,7 @@ fn a_file_changed_right_after_a_scan_is_reported_again() {
     for _ in 0..50 {
         // The length stays equal, so that only the time differs.
         fs::write(fixture.path(".bashrc"), "new").unwrap();
-        assert_eq!(protected.scan().changed, ["/shared/.bashrc"]);
+        assert_eq!(protected.scan().changed_paths, ["/shared/.bashrc"]);
     }
 }
 
@@ -190,7 +193,7 @@ fn times_that_are_set_back_hide_nothing() {
     protected.scan();
     fs::write(fixture.path("plain/.bashrc"), "x").unwrap();
     set_back("plain");
-    assert_eq!(protected.scan().changed, ["/shared/plain/.bashrc"]);
+    assert_eq!(protected.scan().changed_paths, ["/shared/plain/.bashrc"]);
 }
 
 #[test]
@@ -247,17 +250,17 @@ fn hooks_of_a_folder_made_a_repository_are_reported() {
     fs::create_dir_all(fixture.path("plain/hooks")).unwrap();
     fs::write(fixture.path("plain/hooks/pre-commit"), "").unwrap();
     let mut protected = fixture.protected(&PATTERNS);
-    assert_eq!(protected.scan().changed, Vec::<String>::new());
+    assert_eq!(protected.scan().changed_paths, Vec::<String>::new());
     make_bare_repository(&fixture, "plain");
-    assert_eq!(protected.scan().changed, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
+    assert_eq!(protected.scan().changed_paths, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
     fs::write(fixture.path("plain/hooks/pre-commit"), "changed").unwrap();
-    assert_eq!(protected.scan().changed, ["/shared/plain/hooks/pre-commit"]);
+    assert_eq!(protected.scan().changed_paths, ["/shared/plain/hooks/pre-commit"]);
     // The folder stops being a repository.
     fs::remove_file(fixture.path("plain/HEAD")).unwrap();
     fs::write(fixture.path("plain/hooks/pre-commit"), "again").unwrap();
     protected.scan();
     fs::write(fixture.path("plain/hooks/pre-commit"), "and again").unwrap();
-    assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: true });
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: true });
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
         let found = protected.scan();
         assert!(!found.complete, "{junk}");
         for path in ["/shared/a/.git/hooks/pre-commit", "/shared/plain/.git/hooks", "/shared/.bashrc"] {
-            assert!(found.changed.iter().any(|changed| changed == path), "{junk}: {found:?}");
+            assert!(found.changed_paths.iter().any(|changed| changed == path), "{junk}: {found:?}");
         }
         // The folders left out are read as soon as there is room.
         protected.bounds = ScanBounds { entries: 10_000, ..SMALL_BOUNDS };
@@ -311,7 +314,7 @@ fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
     let found = protected.scan();
     assert!(!found.complete);
     for path in ["/shared/plain/.git/hooks", "/shared/plain/.bashrc"] {
-        assert!(found.changed.iter().any(|changed| changed == path), "{found:?}");
+        assert!(found.changed_paths.iter().any(|changed| changed == path), "{found:?}");
     }
 }
 
@@ -325,10 +328,10 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     protected.bounds = ScanBounds { time: Duration::ZERO, ..protected.bounds };
     // The policy's names are still looked up in the mount itself.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
-    assert_eq!(protected.scan(), ProtectedReport { changed: hooks, complete: false });
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: hooks, complete: false });
     protected.bounds = ScanBounds { time: Duration::from_secs(60), ..protected.bounds };
     let expected = vec!["/shared/.git/hooks/pre-commit".to_owned(), "/shared/plain/.bashrc".to_owned()];
-    assert_eq!(protected.scan(), ProtectedReport { changed: expected, complete: true });
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: expected, complete: true });
 }
 
 #[test]
@@ -342,8 +345,8 @@ fn git_hooks_are_reported_first() {
     }
     fs::write(fixture.path("a/.git/hooks/pre-commit"), "new").unwrap();
     let found = protected.scan();
-    assert_eq!(found.changed[0], "/shared/a/.git/hooks/pre-commit");
-    assert_eq!((found.changed.len(), found.complete), (MAX_REPORTED_PROTECTED, false));
+    assert_eq!(found.changed_paths[0], "/shared/a/.git/hooks/pre-commit");
+    assert_eq!((found.changed_paths.len(), found.complete), (MAX_REPORTED_PROTECTED, false));
 }
 
 /// Changes a folder that the first scan left out and that holds `before`. Returns the report of a later scan.
@@ -368,7 +371,7 @@ fn change_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&Fixtu
 fn path_skipped_by_the_first_scan_is_not_new() {
     let before = ["plain/.git/hooks/pre-commit", "plain/deep/.bashrc", ".bashrc"];
     let found = change_with_small_bounds(&before, |_| ());
-    assert_eq!(found, ProtectedReport { changed: Vec::new(), complete: true });
+    assert_eq!(found, ProtectedReport { changed_paths: Vec::new(), complete: true });
     let found = change_with_small_bounds(&before, |fixture| {
         fs::write(fixture.path("plain/.git/hooks/pre-push"), "new").unwrap();
         fs::write(fixture.path("plain/deep/.bashrc"), "changed").unwrap();
@@ -382,7 +385,7 @@ fn path_skipped_by_the_first_scan_is_not_new() {
         "/shared/plain/.git/hooks/pre-push",
         "/shared/plain/deep/.bashrc",
     ];
-    assert_eq!(found.changed, expected_paths);
+    assert_eq!(found.changed_paths, expected_paths);
 }
 
 #[test]
@@ -391,7 +394,7 @@ fn path_moved_into_a_skipped_folder_is_new() {
         fs::rename(fixture.path("plain/x"), fixture.path("plain/deep/x")).unwrap();
     });
     assert_eq!(
-        found.changed,
+        found.changed_paths,
         ["/shared/plain/deep/x/.git/hooks", "/shared/plain/deep/x/.git/hooks/pre-commit"]
     );
 }
@@ -408,7 +411,7 @@ fn repositories_in_repositories_are_all_looked_at() {
     fs::create_dir_all(fixture.path("plain/r/r/hooks")).unwrap();
     assert_eq!(
         protected.scan(),
-        ProtectedReport { changed: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
+        ProtectedReport { changed_paths: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
     );
 }
 
@@ -419,7 +422,7 @@ fn whole_folder_that_becomes_a_repository_is_new() {
         fs::write(fixture.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap();
     });
     for path in ["/shared/plain/q/hooks", "/shared/plain/q/hooks/pre-commit"] {
-        assert!(found.changed.iter().any(|changed| changed == path), "{found:?}");
+        assert!(found.changed_paths.iter().any(|changed| changed == path), "{found:?}");
     }
 }
 
@@ -433,7 +436,7 @@ fn a_folder_that_replaces_a_skipped_one_is_new() {
         fs::rename(fixture.path("plain/fix/i"), fixture.path("plain/q")).unwrap();
     });
     let expected_path = "/shared/plain/q/.git/hooks/pre-commit";
-    assert!(found.changed.iter().any(|changed| changed == expected_path), "{found:?}");
+    assert!(found.changed_paths.iter().any(|changed| changed == expected_path), "{found:?}");
 }
 
 #[test]
@@ -446,7 +449,7 @@ fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
     let mut protected = fixture.scanner_within(&PATTERNS, SMALL_BOUNDS);
     fs::rename(fixture.path("x"), fixture.path(".git")).unwrap();
     let found = protected.scan();
-    assert!(found.changed.iter().any(|changed| changed == "/shared/.git/hooks"), "{found:?}");
+    assert!(found.changed_paths.iter().any(|changed| changed == "/shared/.git/hooks"), "{found:?}");
 }
 
 #[test]
@@ -457,7 +460,7 @@ fn a_repository_that_is_too_large_is_one() {
     (0..1000).for_each(|file| fs::write(fixture.path(&format!("plain/bare/{file}")), "").unwrap());
     fs::create_dir(fixture.path("plain/bare/hooks")).unwrap();
     let found = protected.scan();
-    assert!(found.changed.iter().any(|changed| changed == "/shared/plain/bare/hooks"), "{found:?}");
+    assert!(found.changed_paths.iter().any(|changed| changed == "/shared/plain/bare/hooks"), "{found:?}");
 }
 
 #[test]
@@ -476,7 +479,7 @@ fn unreadable_folder_is_new_once_readable() {
     assert!(!protected.scan().complete);
     mode(0o700);
     let found = protected.scan();
-    assert_eq!(found.changed, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
+    assert_eq!(found.changed_paths, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
 }
 
 /// The folder's names can be listed, but not looked up.
@@ -501,7 +504,7 @@ fn list_only_names_are_reported_and_read_later() {
         mode(0o700);
         let found = protected.scan();
         assert!(found.complete, "{folder}: {found:?}");
-        assert!(found.changed.iter().any(|path| path.ends_with("pre-commit")), "{folder}: {found:?}");
+        assert!(found.changed_paths.iter().any(|path| path.ends_with("pre-commit")), "{folder}: {found:?}");
     }
 }
 
@@ -574,10 +577,10 @@ fn each_write_through_a_mapping_is_reported() {
         let Some(mut mapping) = Mapping::find(&fixture.path(".bashrc"), "old\n") else { return };
         let mut protected = fixture.protected(&PATTERNS);
         for number in ["1", "2", "3"] {
-            assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: true });
+            assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: true });
             mapping.write(number);
             assert_eq!(fs::read_to_string(fixture.path(".bashrc")).unwrap(), number.repeat(3));
-            assert_eq!(protected.scan().changed, ["/shared/.bashrc"], "{number}");
+            assert_eq!(protected.scan().changed_paths, ["/shared/.bashrc"], "{number}");
         }
         mapping.end();
     }
@@ -592,7 +595,7 @@ fn a_file_too_large_to_compare_is_reported() {
     let fixture = Fixture::new();
     grow(&fixture.path(".bashrc"), MAX_PROTECTED_CONTENT_BYTES + 1);
     let mut protected = fixture.protected(&PATTERNS);
-    assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: false });
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: false });
 }
 
 /// A scan that could not compare a file does not forget the file's earlier content.
@@ -604,16 +607,16 @@ fn a_change_is_reported_once_the_large_file_beside_it_is_gone() {
     let mut protected = fixture.protected(&PATTERNS);
     let Some(mut mapping) = Mapping::find(&fixture.path(".bashrc"), "old\n") else { return };
     for number in ["1", "2", "3"] {
-        assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: true });
+        assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: true });
         grow(&fixture.path(".bashRC"), MAX_PROTECTED_CONTENT_BYTES);
         assert_eq!(
             protected.scan(),
-            ProtectedReport { changed: vec!["/shared/.bashRC".to_owned()], complete: false }
+            ProtectedReport { changed_paths: vec!["/shared/.bashRC".to_owned()], complete: false }
         );
         mapping.write(number);
         grow(&fixture.path(".bashRC"), 0);
         let found = protected.scan();
-        assert_eq!(found.changed, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
+        assert_eq!(found.changed_paths, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
     }
     mapping.end();
 }
@@ -626,11 +629,12 @@ fn a_file_compared_for_the_first_time_is_reported() {
     grow(&fixture.path(".bashRC"), MAX_PROTECTED_CONTENT_BYTES);
     let mut protected = fixture.protected(&PATTERNS);
     fs::write(fixture.path(".bashrc"), "new").unwrap();
-    let found_over_limit = |path: &str| ProtectedReport { changed: vec![path.to_owned()], complete: false };
+    let found_over_limit =
+        |path: &str| ProtectedReport { changed_paths: vec![path.to_owned()], complete: false };
     assert_eq!(protected.scan(), found_over_limit("/shared/.bashrc"));
     grow(&fixture.path(".bashRC"), 0);
     assert_eq!(protected.scan(), found_over_limit("/shared/.bashRC"));
-    assert_eq!(protected.scan(), ProtectedReport { changed: Vec::new(), complete: true });
+    assert_eq!(protected.scan(), ProtectedReport { changed_paths: Vec::new(), complete: true });
 }
 
 /// A mapping stays valid when the file's mode no longer permits reading.
@@ -646,7 +650,7 @@ fn an_unreadable_file_of_this_user_is_reported() {
     mode(0o111);
     assert_eq!(
         protected.scan(),
-        ProtectedReport { changed: vec!["/shared/.bashrc".to_owned()], complete: false }
+        ProtectedReport { changed_paths: vec!["/shared/.bashrc".to_owned()], complete: false }
     );
     assert!(!protected.scan().complete);
     mode(0o600);

@@ -145,19 +145,19 @@ impl SessionCommand {
 
 /// The sending end of a command's events.
 pub(super) struct CommandEventSender {
-    accepted: Option<oneshot::Sender<Result<(), Status>>>,
+    acceptance: Option<oneshot::Sender<Result<(), Status>>>,
     events: mpsc::Sender<Result<ExecEvent, Status>>,
     /// A reserved slot for the last event. The session's thread can send that event without waiting for the client.
     end_permit: mpsc::OwnedPermit<Result<ExecEvent, Status>>,
     runtime: Handle,
-    delivered: u64,
+    delivered_bytes: u64,
     /// The client is gone or did not take output in time. No more output is sent to it.
     is_lost: bool,
 }
 
 /// The receiving end of a command's events: the result of the start, and the stream for the client.
 pub(super) struct CommandEventReceiver {
-    accepted: oneshot::Receiver<Result<(), Status>>,
+    acceptance: oneshot::Receiver<Result<(), Status>>,
     stream: ExecStream,
 }
 
@@ -176,15 +176,15 @@ pub(super) fn channel(
         .map_err(|error| RefusalCode::Failed.status(format!("reserve the command's end: {error}")))?;
     let runtime = Handle::current();
     let outlet = CommandEventSender {
-        accepted: Some(accept),
+        acceptance: Some(accept),
         events,
         end_permit,
         runtime,
-        delivered: 0,
+        delivered_bytes: 0,
         is_lost: false,
     };
     let stream = ExecStream { events: receiver, control };
-    Ok((outlet, CommandEventReceiver { accepted, stream }))
+    Ok((outlet, CommandEventReceiver { acceptance: accepted, stream }))
 }
 
 impl CommandEventReceiver {
@@ -196,7 +196,7 @@ impl CommandEventReceiver {
     /// # Errors
     /// The reason why the command was not started.
     pub(super) async fn accepted(self) -> Result<ExecStream, Status> {
-        match self.accepted.await {
+        match self.acceptance.await {
             Ok(Ok(())) => Ok(self.stream),
             Ok(Err(status)) => Err(status),
             // The session's thread ended without an answer.
@@ -207,7 +207,7 @@ impl CommandEventReceiver {
 
 impl CommandEventSender {
     fn refuse(mut self, status: Status) {
-        if let Some(accepted) = self.accepted.take() {
+        if let Some(accepted) = self.acceptance.take() {
             // Sending fails only if the caller is gone.
             let _ = accepted.send(Err(status));
         }
@@ -217,7 +217,7 @@ impl CommandEventSender {
     fn accept(&mut self, id: RandomId) -> bool {
         let started = event(Event::Started(Started { command_id: id.to_string() }));
         self.events.try_send(started).is_ok()
-            && self.accepted.take().is_some_and(|accepted| accepted.send(Ok(())).is_ok())
+            && self.acceptance.take().is_some_and(|accepted| accepted.send(Ok(())).is_ok())
     }
 
     /// Sends output. Waits for room in the channel, at most until the command is cancelled or its deadline
@@ -246,7 +246,7 @@ impl CommandEventSender {
                 }),
             };
             if sent {
-                self.delivered += bytes.len() as u64;
+                self.delivered_bytes += bytes.len() as u64;
             } else {
                 self.is_lost = true;
             }
@@ -260,7 +260,7 @@ impl CommandEventSender {
         connections: ConnectionReport,
     ) {
         let end_event = match result {
-            Ok(end) => event(Event::Exited(exited(end, self.delivered, background, connections))),
+            Ok(end) => event(Event::Exited(exited(end, self.delivered_bytes, background, connections))),
             Err(error) => Err(refusal::run_failure(error)),
         };
         drop(self.end_permit.send(end_event));
@@ -318,10 +318,10 @@ fn exited(
         interruption: interruption.to_owned(),
         state: end.state.as_str().to_owned(),
         jobs_left: end.jobs_left,
-        protected_paths: end.protected.changed.clone(),
+        protected_paths: end.protected.changed_paths.clone(),
         protected_complete: end.protected.complete,
         background: background.bytes,
-        background_dropped: background.dropped,
+        background_dropped: background.dropped_bytes,
         background_end: background.end,
         background_killed: background
             .killed
@@ -329,7 +329,7 @@ fn exited(
             .map(|interruption| interruption.as_str().to_owned())
             .collect(),
         connections: connections.connections,
-        connections_omitted: connections.omitted,
+        connections_omitted: connections.omitted_connections,
     }
 }
 

@@ -56,9 +56,9 @@ pub(super) struct ClientConnection {
     is_authenticated: AtomicBool,
     /// Permits for the sessions that the client may still start.
     pub(super) session_permits: Arc<Semaphore>,
-    owned: Mutex<OwnedByConnection>,
+    owned_sessions: Mutex<OwnedByConnection>,
     closed: CancellationToken,
-    cut: CancellationToken,
+    hangup: CancellationToken,
 }
 
 /// The sessions and commands that end with a connection.
@@ -76,9 +76,9 @@ impl ClientConnection {
         Self {
             is_authenticated: AtomicBool::new(false),
             session_permits: Arc::new(Semaphore::new(sessions)),
-            owned: Mutex::default(),
+            owned_sessions: Mutex::default(),
             closed: CancellationToken::new(),
-            cut,
+            hangup: cut,
         }
     }
 
@@ -157,12 +157,12 @@ impl ClientConnection {
 
     /// Whether the client has not sent the token yet.
     pub(super) fn is_unauthenticated(&self) -> bool {
-        !self.is_authenticated.load(Ordering::Acquire) && !self.cut.is_cancelled()
+        !self.is_authenticated.load(Ordering::Acquire) && !self.hangup.is_cancelled()
     }
 
     /// Hangs up on the client.
     pub(super) fn cut(&self) {
-        self.cut.cancel();
+        self.hangup.cancel();
     }
 
     /// Ends all sessions and commands of the connection, without waiting for their end.
@@ -180,7 +180,7 @@ impl ClientConnection {
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnedByConnection> {
-        self.owned.lock()
+        self.owned_sessions.lock()
     }
 }
 
@@ -188,11 +188,11 @@ impl ClientConnection {
 pub(super) struct ConnectionIo {
     stream: UnixStream,
     /// Bytes that were read from the stream before HTTP/2 started.
-    early: io::Cursor<Vec<u8>>,
+    early_bytes: io::Cursor<Vec<u8>>,
     connection: Arc<ClientConnection>,
     token_timer: Pin<Box<Sleep>>,
     /// Ready when the sidecar hangs up.
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    hangup: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -207,10 +207,10 @@ impl ConnectionIo {
     ) -> Self {
         Self {
             stream,
-            early: io::Cursor::new(early),
+            early_bytes: io::Cursor::new(early),
             connection: Arc::new(ClientConnection::new(sessions, cut.clone())),
             token_timer: Box::pin(tokio::time::sleep(token_timeout)),
-            cut: Box::pin(cut.cancelled_owned()),
+            hangup: Box::pin(cut.cancelled_owned()),
             _permit: permit,
         }
     }
@@ -245,7 +245,7 @@ impl AsyncRead for ConnectionIo {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.cut.as_mut().poll(context).is_ready() {
+        if self.hangup.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "the sidecar hangs up",
@@ -256,7 +256,7 @@ impl AsyncRead for ConnectionIo {
         {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no call with the token")));
         }
-        let early = &mut self.early;
+        let early = &mut self.early_bytes;
         let unread = early.get_ref().get(usize::try_from(early.position()).unwrap_or(usize::MAX)..);
         if let Some(unread) = unread
             && !unread.is_empty()

@@ -15,16 +15,16 @@ pub(super) struct ConnectionLog(Mutex<ClientConnections>);
 #[derive(Debug, Default)]
 pub(super) struct ConnectionReport {
     pub(super) connections: Vec<Connection>,
-    pub(super) omitted: u64,
+    pub(super) omitted_connections: u64,
 }
 
 #[derive(Debug, Default)]
 struct ClientConnections {
     /// Connections not yet counted as ended. Some may have ended after the last call of `count_ended`.
-    open: Vec<TunnelWatch>,
-    opened: BTreeMap<ConnectionKey, ConnectionTotals>,
+    open_tunnels: Vec<TunnelWatch>,
+    connection_totals: BTreeMap<ConnectionKey, ConnectionTotals>,
     refused: BTreeMap<ConnectionKey, ConnectionTotals>,
-    omitted: u64,
+    omitted_connections: u64,
 }
 
 /// The facts that must be equal for connections to be counted together.
@@ -46,7 +46,7 @@ impl ConnectionLog {
     pub(super) fn add(&self, watch: &TunnelWatch) {
         let mut log = self.lock();
         log.count_ended();
-        log.open.push(watch.clone());
+        log.open_tunnels.push(watch.clone());
     }
 
     /// The connections since the last report. Open connections are included, and appear again in the next report.
@@ -54,18 +54,20 @@ impl ConnectionLog {
         let mut log = self.lock();
         log.count_ended();
         let mut report = ClientConnections {
-            open: Vec::new(),
-            opened: std::mem::take(&mut log.opened),
+            open_tunnels: Vec::new(),
+            connection_totals: std::mem::take(&mut log.connection_totals),
             refused: std::mem::take(&mut log.refused),
-            omitted: std::mem::take(&mut log.omitted),
+            omitted_connections: std::mem::take(&mut log.omitted_connections),
         };
-        for tunnel in log.open.iter().map(TunnelWatch::report).filter(|tunnel| tunnel.target.is_some()) {
+        for tunnel in
+            log.open_tunnels.iter().map(TunnelWatch::report).filter(|tunnel| tunnel.target.is_some())
+        {
             report.count(tunnel, OPEN);
         }
-        let all = report.opened.into_iter().chain(report.refused);
+        let all = report.connection_totals.into_iter().chain(report.refused);
         ConnectionReport {
             connections: all.map(|(key, totals)| message(key, totals)).collect(),
-            omitted: report.omitted,
+            omitted_connections: report.omitted_connections,
         }
     }
 
@@ -77,11 +79,11 @@ impl ConnectionLog {
 impl ClientConnections {
     /// Counts the connections that have ended, and keeps the open ones.
     fn count_ended(&mut self) {
-        for watch in std::mem::take(&mut self.open) {
+        for watch in std::mem::take(&mut self.open_tunnels) {
             let tunnel = watch.report();
             match tunnel.end.as_ref().map(TunnelEnd::as_str) {
                 Some(end) => self.count(tunnel, end),
-                None => self.open.push(watch),
+                None => self.open_tunnels.push(watch),
             }
         }
     }
@@ -89,11 +91,11 @@ impl ClientConnections {
     fn count(&mut self, tunnel: TunnelReport, end: &'static str) {
         let counted = match &tunnel.end {
             Some(TunnelEnd::Refused { .. }) => &mut self.refused,
-            _ => &mut self.opened,
+            _ => &mut self.connection_totals,
         };
         let key = ConnectionKey { target: tunnel.target, address: tunnel.address, end };
         if counted.len() >= MAX_REPORTED_KINDS && !counted.contains_key(&key) {
-            self.omitted += 1;
+            self.omitted_connections += 1;
             return;
         }
         let totals = counted.entry(key).or_default();

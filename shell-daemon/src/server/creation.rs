@@ -44,7 +44,7 @@ pub(super) struct SessionAccess {
     pub(super) client: SessionEgress,
     pub(super) judge: Arc<SessionJudge>,
     /// The permits for tunnels that the session shares with its owner's other sessions.
-    pub(super) share: TunnelShare,
+    pub(super) tunnel_share: TunnelShare,
     /// The hosts of the client's request, for the session's report.
     pub(super) hosts: Vec<String>,
 }
@@ -99,7 +99,12 @@ impl CheckedRequest {
         self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&client.certificates) });
         let requested_hosts = networks.last().into_iter().flat_map(|network| &network.hosts);
         let hosts = requested_hosts.map(ToString::to_string).collect();
-        Some(Ok(SessionAccess { client, judge: Arc::new(SessionJudge::new(networks)), share, hosts }))
+        Some(Ok(SessionAccess {
+            client,
+            judge: Arc::new(SessionJudge::new(networks)),
+            tunnel_share: share,
+            hosts,
+        }))
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct CommandLinePaths {
     pub(super) policy: Option<PathBuf>,
     pub(super) sandbox_tier: SandboxTier,
     pub(super) state: PathBuf,
-    pub(super) private: Vec<PathBuf>,
+    pub(super) private_paths: Vec<PathBuf>,
 }
 
 /// Makes the configuration of a sidecar.
@@ -61,7 +61,7 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<SidecarServerConfig, Si
     .map_err(|source| SidecarServerError::Policy { source })?;
     let ca = policy.egress().ca.as_deref();
     let ca = ca.map(|ca| path_beside_policy(ca, operator_path.as_deref())).transpose()?;
-    let mut private = paths.private.clone();
+    let mut private = paths.private_paths.clone();
     private.extend(operator_path);
     // A project's folder is a mount, and the overlay in it is a protected path.
     if project.is_none() {

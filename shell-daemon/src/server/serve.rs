@@ -92,7 +92,7 @@ async fn run(
     let cut = async {
         sidecar.stopping.cancelled().await;
         tokio::time::sleep(service.grace + CLOSE_DELAY).await;
-        sidecar.cut.cancel();
+        sidecar.hangup.cancel();
         // The server ends by itself when its connections are closed.
         std::future::pending::<()>().await;
     };
@@ -101,7 +101,7 @@ async fn run(
         () = cut => Ok(()),
     };
     sidecar.stopping.cancel();
-    sidecar.cut.cancel();
+    sidecar.hangup.cancel();
     // A session releases its permit when its processes are gone: all permits are free when all sessions have ended.
     let all_permits = u32::try_from(service.sessions).unwrap_or(u32::MAX);
     if timeout(SESSION_END_TIMEOUT, sidecar.sessions.acquire_many(all_permits)).await.is_err() {
@@ -166,7 +166,7 @@ fn connect(
         early,
         service.sessions_per_connection,
         service.token_timeout,
-        sidecar.cut.child_token(),
+        sidecar.hangup.child_token(),
         permit,
     );
     sidecar.register_connection(connection.connection());

@@ -33,7 +33,7 @@ use crate::{SessionSpec, ShellError, ShellSession};
 /// A handle to a started session. Dropping the last handle kills the session's command and ends the session.
 #[derive(Debug)]
 pub(super) struct HeldSession {
-    work: mpsc::Sender<SessionRequest>,
+    request_sender: mpsc::Sender<SessionRequest>,
     /// A single permit: a session runs one command at a time.
     pub(super) command_permit: Arc<Semaphore>,
     pub(super) properties: SessionProperties,
@@ -155,7 +155,7 @@ impl SessionForwarding {
         session: &mut ShellSession,
         network: Option<Result<SessionAccess, SessionNetworkError>>,
     ) -> Option<Self> {
-        let SessionAccess { client, judge, share, hosts } = match network? {
+        let SessionAccess { client, judge, tunnel_share: share, hosts } = match network? {
             Ok(network) => network,
             Err(error) => {
                 return Some(Self { hosts: Vec::new(), forwarder: Err(error), summary: String::new() });
@@ -233,7 +233,7 @@ impl HeldSession {
     pub(super) fn new(work_sender: SessionChannel, properties: SessionProperties) -> Self {
         let now = Instant::now();
         Self {
-            work: work_sender.0,
+            request_sender: work_sender.0,
             command_permit: Arc::new(Semaphore::new(1)),
             properties,
             created_at: now,
@@ -253,7 +253,7 @@ impl HeldSession {
             running.control = Arc::downgrade(&job.control);
         }
         self.touch();
-        self.work.send(SessionRequest::Run(Box::new(job))).is_ok()
+        self.request_sender.send(SessionRequest::Run(Box::new(job))).is_ok()
     }
 
     /// Kills the running command, ends the session and waits until it has ended. If the session has already ended,
@@ -261,7 +261,7 @@ impl HeldSession {
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
-        if self.work.send(SessionRequest::End(reply)).is_err() {
+        if self.request_sender.send(SessionRequest::End(reply)).is_err() {
             return Ok(());
         }
         ended.await.unwrap_or(Ok(()))

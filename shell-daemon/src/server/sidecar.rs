@@ -45,7 +45,7 @@ pub(super) struct SidecarServer {
     /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
     /// Cancelled when all remaining connections are closed.
-    pub(super) cut: CancellationToken,
+    pub(super) hangup: CancellationToken,
 }
 
 impl SidecarServer {
@@ -99,7 +99,7 @@ impl SidecarServer {
             commands: Arc::new(Semaphore::new(service.commands)),
             known_connections: Mutex::default(),
             stopping: CancellationToken::new(),
-            cut: CancellationToken::new(),
+            hangup: CancellationToken::new(),
             config,
         })
     }

@@ -93,7 +93,7 @@ fn run(arguments: &StandaloneArguments) -> Result<(), SidecarServerError> {
         policy: arguments.policy.clone(),
         sandbox_tier: arguments.sandbox_tier,
         state: state(arguments)?,
-        private: [Some(arguments.token_file.clone()), arguments.socket.clone()]
+        private_paths: [Some(arguments.token_file.clone()), arguments.socket.clone()]
             .into_iter()
             .flatten()
             .collect(),

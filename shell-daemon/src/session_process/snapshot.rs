@@ -16,7 +16,7 @@ pub(super) const END: &str = "# portcullis: all of it";
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     last_complete: Option<OwnedFd>,
-    last: Option<OwnedFd>,
+    last_good: Option<OwnedFd>,
 }
 
 /// The snapshots that one command reads and writes.
@@ -30,12 +30,12 @@ impl Snapshots {
     /// Returns the snapshots of the next command. The previous command has ended, so its snapshot is final.
     /// `write` is a new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
-        if let Some(last) = self.last.take()
+        if let Some(last) = self.last_good.take()
             && snapshot_state(last.as_fd())? == SnapshotState::Complete
         {
             self.last_complete = Some(last);
         }
-        self.last = Some(write.try_clone()?);
+        self.last_good = Some(write.try_clone()?);
         let read = self.last_complete.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
             // The last reader has moved the file offset, which all duplicates of the descriptor share.

@@ -21,7 +21,7 @@ impl ShellStart {
     /// also start processes of that size, and each would seem to wait for its `exec`. Therefore a second process, or
     /// the end of the first process, means that the shell has run.
     pub(super) fn next_stage(self, descendants: &Descendants, init_bytes: Option<u64>) -> Self {
-        match (self, descendants.living.as_slice()) {
+        match (self, descendants.living_processes.as_slice()) {
             (Self::Pending, []) if descendants.ended == 0 => Self::Pending,
             (Self::Pending | Self::BeforeExec(_), [first_process])
                 if descendants.ended == 0
@@ -45,8 +45,10 @@ mod tests {
     fn only_the_first_process_counts_as_the_shell_before_its_exec() {
         let size = 10 << 20;
         let [first, other] = [7, 8].map(|number| ProcessEntry::before_exec(number, size));
-        let sample =
-            |living: &[ProcessEntry]| Descendants { living: living.to_vec(), ..Descendants::default() };
+        let sample = |living: &[ProcessEntry]| Descendants {
+            living_processes: living.to_vec(),
+            ..Descendants::default()
+        };
         let next_stage = |shell_start: ShellStart, descendants: &Descendants| {
             shell_start.next_stage(descendants, Some(size))
         };

@@ -39,7 +39,7 @@ pub(super) struct WatchedCommand {
     /// Set while the memory of a process is unreadable.
     unreadable: Option<UnreadableMemory>,
     /// The time since which the memory has been doubtful.
-    doubt: Option<Instant>,
+    unreadable_since: Option<Instant>,
     /// The last count of the stopped command. Set if one sample could not read all mappings of the running command.
     last_count: Option<MemoryCount>,
 }
@@ -70,7 +70,7 @@ struct UnreadableMemory {
     /// The memory that all processes of the machine shared at the first of these samples.
     began_with: Option<u64>,
     /// The growth of that memory since then.
-    grown: u64,
+    grown_bytes: u64,
 }
 
 impl UnreadableMemory {
@@ -84,7 +84,7 @@ impl UnreadableMemory {
             (Some(shared), Some(began_with)) => shared.saturating_sub(began_with),
             _ => u64::MAX,
         };
-        Self { samples: samples.saturating_add(1), began_with, grown }
+        Self { samples: samples.saturating_add(1), began_with, grown_bytes: grown }
     }
 }
 
@@ -104,7 +104,7 @@ impl WatchedCommand {
             shell_start: ShellStart::Pending,
             gaps: 0,
             unreadable: None,
-            doubt: None,
+            unreadable_since: None,
             last_count: None,
         }
     }
@@ -131,7 +131,7 @@ impl WatchedCommand {
             {
                 let slowed = self.count_when_slowed.max(self.bounds.processes.div_ceil(4));
                 if descendants.count() > slowed + self.growth_step() {
-                    yield_to_others(&descendants.living);
+                    yield_to_others(&descendants.living_processes);
                     self.count_when_slowed = descendants.count();
                 } else {
                     self.count_when_slowed = self.count_when_slowed.min(descendants.count());
@@ -140,7 +140,8 @@ impl WatchedCommand {
             }
         }
         // Stop the processes before the next count: running ones would grow while others are counted.
-        let Ok(frozen) = tree::freeze(self.root, &descendants.living, self.bounds.processes, FREEZE_TIMEOUT)
+        let Ok(frozen) =
+            tree::freeze(self.root, &descendants.living_processes, self.bounds.processes, FREEZE_TIMEOUT)
         else {
             return Err(Breach::ProcessesUnlisted);
         };
@@ -167,7 +168,7 @@ impl WatchedCommand {
             None if frozen.continues => Err(Breach::Processes),
             None => {
                 if self.count_when_slowed > self.bounds.processes.div_ceil(4) {
-                    yield_to_others(&frozen.descendants.living);
+                    yield_to_others(&frozen.descendants.living_processes);
                 }
                 frozen.thaw();
                 Ok(())
@@ -228,12 +229,18 @@ impl WatchedCommand {
             return Ok(used);
         }
         let mut extents = self.extents.lock();
-        let used = meter.used(&descendants.living, self.bounds.memory_bytes, sampled_while, &mut extents);
+        let used = meter.measure_used(
+            &descendants.living_processes,
+            self.bounds.memory_bytes,
+            sampled_while,
+            &mut extents,
+        );
         drop(extents);
-        if let Some(partial) = used.partial {
+        if let Some(partial) = used.partial_sample {
             return Err(partial);
         }
-        self.memory_bytes = used.counted_bytes(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
+        self.memory_bytes =
+            used.counted_bytes(self.bounds.memory_bytes, &mut self.unreadable_since, Instant::now());
         self.unreadable =
             used.has_unreadable.then(|| UnreadableMemory::next(self.unreadable, system_shared_bytes()));
         Ok(used)
@@ -245,9 +252,9 @@ impl WatchedCommand {
         let last_count = self.last_count.filter(|last_count| last_count.is_valid(system_shared_bytes()))?;
         let shared_and_kernel_bytes = last_count.shared_and_kernel_bytes;
         let limit = self.bounds.memory_bytes.saturating_sub(shared_and_kernel_bytes);
-        let used = MemoryMeter::private(&descendants.living, limit);
+        let used = MemoryMeter::private(&descendants.living_processes, limit);
         let bytes = used.bytes.saturating_add(shared_and_kernel_bytes);
-        used.partial.is_none().then_some(MemoryUse { bytes, shared_and_kernel_bytes, ..used })
+        used.partial_sample.is_none().then_some(MemoryUse { bytes, shared_and_kernel_bytes, ..used })
     }
 
     fn breach(&self, descendants: &Descendants) -> Option<Breach> {
@@ -256,7 +263,8 @@ impl WatchedCommand {
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
         } else if self.unreadable.is_some_and(|unreadable| {
-            unreadable.samples >= MAX_UNREADABLE_SAMPLES && unreadable.grown > MAX_UNREADABLE_GROWTH_BYTES
+            unreadable.samples >= MAX_UNREADABLE_SAMPLES
+                && unreadable.grown_bytes > MAX_UNREADABLE_GROWTH_BYTES
         }) {
             Some(Breach::MemoryUncountable)
         } else {
@@ -321,11 +329,11 @@ mod tests {
     #[test]
     fn unreadable_memory_of_unknown_growth_counts_as_grown() {
         let first = UnreadableMemory::next(None, Some(4096));
-        assert_eq!((first.samples, first.grown), (1, 0));
+        assert_eq!((first.samples, first.grown_bytes), (1, 0));
         let second = UnreadableMemory::next(Some(first), Some(8192));
-        assert_eq!((second.samples, second.grown), (2, 4096));
-        assert_eq!(UnreadableMemory::next(Some(second), None).grown, u64::MAX);
+        assert_eq!((second.samples, second.grown_bytes), (2, 4096));
+        assert_eq!(UnreadableMemory::next(Some(second), None).grown_bytes, u64::MAX);
         let unread = UnreadableMemory::next(None, None);
-        assert_eq!(UnreadableMemory::next(Some(unread), Some(8192)).grown, 0);
+        assert_eq!(UnreadableMemory::next(Some(unread), Some(8192)).grown_bytes, 0);
     }
 }

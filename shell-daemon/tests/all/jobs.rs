@@ -35,7 +35,7 @@ fn late_job_output_is_read_and_its_end_kept() {
         wait_until("its output is kept", || session.0.background_output(0).bytes.ends_with(b"the end\n"));
         let output = session.0.background_output(0);
         assert_eq!((output.bytes.len(), output.end), (64 << 10, 3_000_008), "and bounded");
-        assert_eq!(output.dropped, 3_000_008 - (64 << 10), "and counted");
+        assert_eq!(output.dropped_bytes, 3_000_008 - (64 << 10), "and counted");
     });
 }
 

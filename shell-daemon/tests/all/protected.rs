@@ -82,7 +82,7 @@ fn existing_protected_path_stays_unwritable() {
             .run("mv deep away && mkdir -p deep/er/.git/hooks && echo > deep/er/.git/hooks/pre-commit");
         assert_eq!(result.end.ending, Ending::Code(0), "{result:?}");
         assert!(
-            result.end.protected.changed.contains(&"/shared/deep/er/.git/hooks/pre-commit".to_owned()),
+            result.end.protected.changed_paths.contains(&"/shared/deep/er/.git/hooks/pre-commit".to_owned()),
             "{result:?}"
         );
         drop(session);
@@ -102,7 +102,7 @@ fn without_a_file_tree_the_same_paths_are_reported() {
         // A path that was only removed is not reported, because no program can run it.
         let is_told =
             !attack.starts_with("rm ") && !["mv .bashrc other", "mv .git/hooks .git/other"].contains(&attack);
-        assert_eq!(!result.end.protected.changed.is_empty(), is_told, "{attack}: {result:?}");
+        assert_eq!(!result.end.protected.changed_paths.is_empty(), is_told, "{attack}: {result:?}");
         assert!(result.end.protected.complete);
     }
 }
@@ -125,7 +125,7 @@ fn new_protected_path_is_reported_in_every_posture() {
         ] {
             let result = session.run(command);
             assert_eq!(result.end.ending, Ending::Code(0), "{command}: {result:?}");
-            assert_eq!(result.end.protected.changed, expected_paths, "{command}");
+            assert_eq!(result.end.protected.changed_paths, expected_paths, "{command}");
         }
         let attempt = |limit| {
             let mut killed = request_with_timeout("echo x > deep.bashrc; echo x > .bashrc; sleep 30", limit);
@@ -135,6 +135,10 @@ fn new_protected_path_is_reported_in_every_posture() {
         let mut all = doubling_timeouts(Duration::from_millis(300)).map(attempt);
         let result = all.find(|_| fixture.path("shared/.bashrc").exists()).expect("it was made in time");
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
-        assert_eq!(result.end.protected.changed, ["/shared/.bashrc"], "even of a command that was killed");
+        assert_eq!(
+            result.end.protected.changed_paths,
+            ["/shared/.bashrc"],
+            "even of a command that was killed"
+        );
     });
 }

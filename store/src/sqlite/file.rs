@@ -76,7 +76,7 @@ fn check_private(path: &Path, stat: &Stat, wanted: Mode) -> Result<(), OpenError
     if stat.st_uid != geteuid().as_raw() || found & 0o077 != 0 {
         return Err(OpenError::NotPrivate {
             path: path.to_owned(),
-            wanted: wanted.as_raw_mode(),
+            expected: wanted.as_raw_mode(),
             found,
             uid: stat.st_uid,
         });

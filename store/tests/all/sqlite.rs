@@ -128,7 +128,7 @@ fn places_that_others_can_reach_are_refused() {
     let (folder, path) = database_path();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).expect("set");
     check_refused(&path, |error| {
-        matches!(error, StoreError::Open(OpenError::NotPrivate { wanted: 0o700, found: 0o750, .. }))
+        matches!(error, StoreError::Open(OpenError::NotPrivate { expected: 0o700, found: 0o750, .. }))
     });
     assert!(!path.exists());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
@@ -137,7 +137,7 @@ fn places_that_others_can_reach_are_refused() {
         fs::write(&file, "").expect("written");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
         check_refused(&path, |error| {
-            matches!(error, StoreError::Open(OpenError::NotPrivate { wanted: 0o600, found: 0o640, .. }))
+            matches!(error, StoreError::Open(OpenError::NotPrivate { expected: 0o600, found: 0o640, .. }))
         });
         fs::remove_file(&file).expect("removed");
     }

@@ -78,7 +78,7 @@ fn only_visible_markdown_files_are_tasks() {
         fs::write(inbox(&dir, name), "").expect("writes");
     }
     assert_eq!(names(&folder), ["a.markdown", "b.md"]);
-    assert_eq!(folder.leftovers("01_Inbox"), [".portcullis-tmp-1"]);
+    assert_eq!(folder.leftover_files("01_Inbox"), [".portcullis-tmp-1"]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn concurrent_edits_and_replacements_lose_nothing() {
         }
     });
     let mut text = fs::read_to_string(&path).expect("reads");
-    for kept in folder.leftovers("01_Inbox") {
+    for kept in folder.leftover_files("01_Inbox") {
         text += &fs::read_to_string(inbox(&dir, &kept)).expect("reads");
     }
     let lines: std::collections::BTreeSet<&str> = text.lines().collect();

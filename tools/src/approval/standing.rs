@@ -68,12 +68,12 @@ pub trait RuleWriter: Send + Sync {
 /// them.
 pub(crate) struct StandingApprovals {
     writer: Box<dyn RuleWriter>,
-    added: Mutex<BTreeSet<String>>,
+    added_rules: Mutex<BTreeSet<String>>,
 }
 
 impl StandingApprovals {
     pub(crate) fn new(writer: Box<dyn RuleWriter>) -> Self {
-        Self { writer, added: Mutex::default() }
+        Self { writer, added_rules: Mutex::default() }
     }
 
     /// Returns the standing approval to offer for a request. `None` unless the request is for a confined
@@ -99,7 +99,7 @@ impl StandingApprovals {
     }
 
     fn added(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+        self.added_rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -23,8 +23,8 @@ use super::{
 /// name, and for an invalid URI; [`SchemaError::TooComplex`] if the pointers are too long in total.
 pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError> {
     let id = schema.get("$id").and_then(Value::as_str).unwrap_or_default();
-    let base = uri::from_str(id).map_err(|_not_an_address| unusable(id))?;
-    let mut survey = ReferenceSurvey { root: schema, schema_index: SchemaIndex::default(), at: Vec::new() };
+    let base = uri::from_str(id).map_err(|_not_an_address| unusable_reference(id))?;
+    let mut survey = ReferenceSurvey { root: schema, schema_index: SchemaIndex::default(), path: Vec::new() };
     survey.schema(schema, &base)?;
     let SchemaIndex { references, .. } = &survey.schema_index;
     let mut targets: Targets = HashMap::new();
@@ -51,7 +51,7 @@ type Targets = HashMap<*const Value, Vec<Vec<String>>>;
 struct ReferenceSurvey<'s> {
     root: &'s Value,
     schema_index: SchemaIndex<'s>,
-    at: Vec<PointerStep<'s>>,
+    path: Vec<PointerStep<'s>>,
 }
 
 enum PointerStep<'s> {
@@ -96,7 +96,7 @@ impl<'s> ReferenceSurvey<'s> {
             let pointer = self.pointer()?;
             let name = without_fragment(own_base.as_ref().unwrap_or(base));
             if self.schema_index.resources.insert(name, (schema, pointer)).is_some() {
-                return Err(unusable(text_of("$id").unwrap_or_default()));
+                return Err(unusable_reference(text_of("$id").unwrap_or_default()));
             }
         }
         let base = own_base.as_ref().unwrap_or(base);
@@ -107,7 +107,7 @@ impl<'s> ReferenceSurvey<'s> {
                 self.schema_index.dynamic.entry(name).or_default().push(pointer.clone());
             }
             if self.schema_index.anchors.insert((without_fragment(base), name), pointer).is_some() {
-                return Err(unusable(name));
+                return Err(unusable_reference(name));
             }
         }
         for keyword in REFERRING {
@@ -116,7 +116,7 @@ impl<'s> ReferenceSurvey<'s> {
             }
         }
         for (keyword, subschema) in map {
-            self.at.push(PointerStep::Key(keyword));
+            self.path.push(PointerStep::Key(keyword));
             match subschema {
                 _ if DATA.contains(&keyword.as_str()) => {}
                 Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
@@ -131,7 +131,7 @@ impl<'s> ReferenceSurvey<'s> {
                 }
                 below => self.schema(below, base)?,
             }
-            self.at.pop();
+            self.path.pop();
         }
         Ok(())
     }
@@ -142,16 +142,16 @@ impl<'s> ReferenceSurvey<'s> {
         schema: &'s Value,
         base: &Uri<String>,
     ) -> Result<(), SchemaError> {
-        self.at.push(step);
+        self.path.push(step);
         self.schema(schema, base)?;
-        self.at.pop();
+        self.path.pop();
         Ok(())
     }
 
     /// Returns the pointer to the current position of the walk.
     fn pointer(&mut self) -> Result<String, SchemaError> {
         let mut pointer = String::new();
-        for step in &self.at {
+        for step in &self.path {
             pointer.push('/');
             match step {
                 PointerStep::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
@@ -169,7 +169,7 @@ impl<'s> ReferenceSurvey<'s> {
 impl SchemaIndex<'_> {
     /// Returns the pointers to the possible targets of a reference. There is at least one.
     fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
-        let refused = || unusable(reference.text);
+        let refused = || unusable_reference(reference.text);
         let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
         let resource = match address_text {
             "" => without_fragment(&reference.base),
@@ -221,7 +221,7 @@ fn spelled_out(value: &Value, targets: &Targets) -> Value {
 }
 
 fn resolve(base: &Uri<String>, text: &str) -> Result<Uri<String>, SchemaError> {
-    uri::resolve_against(&base.borrow(), text).map_err(|_not_an_address| unusable(text))
+    uri::resolve_against(&base.borrow(), text).map_err(|_not_an_address| unusable_reference(text))
 }
 
 fn without_fragment(uri: &Uri<String>) -> String {
@@ -250,7 +250,7 @@ fn address(value: &Value) -> *const Value {
     std::ptr::from_ref(value)
 }
 
-fn unusable(reference: &str) -> SchemaError {
+fn unusable_reference(reference: &str) -> SchemaError {
     SchemaError::Reference { reference: reference.to_owned() }
 }
 
@@ -330,7 +330,7 @@ mod tests {
             let schema =
                 json!({"$defs": {"a": {}}, "const": {}, "properties": {"default": {"$ref": reference}}});
             let error = spell_out_references(&schema).expect_err(reference);
-            assert_eq!(error, unusable(reference));
+            assert_eq!(error, unusable_reference(reference));
         }
         let repeated_id = json!({"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}});
         assert!(spell_out_references(&repeated_id).is_err());

@@ -43,7 +43,7 @@ pub(super) struct RepairResult {
 /// Repairs a value in place.
 pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> RepairResult {
     let mut repairer =
-        Repairer { view: SchemaView::new(schema), scope, at: Vec::new(), locations: Vec::new() };
+        Repairer { view: SchemaView::new(schema), scope, path: Vec::new(), locations: Vec::new() };
     let edit = repairer.value(value, schema);
     RepairResult { locations: repairer.locations, edit }
 }
@@ -61,7 +61,7 @@ pub(super) fn has_whole_float(value: &Value) -> bool {
 struct Repairer<'s> {
     view: SchemaView<'s>,
     scope: RepairScope,
-    at: Vec<RepairStep>,
+    path: Vec<RepairStep>,
     locations: Vec<Vec<RepairStep>>,
 }
 
@@ -78,7 +78,7 @@ impl<'s> Repairer<'s> {
             }
             Value::String(text) if self.scope == RepairScope::Everything => {
                 let (repaired_value, edit) =
-                    reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.at.len())?;
+                    reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.path.len())?;
                 *value = repaired_value;
                 self.note();
                 match edit {
@@ -104,11 +104,11 @@ impl<'s> Repairer<'s> {
         let mut edits = BTreeMap::new();
         for (index, value) in items.iter_mut().enumerate() {
             let Some(schema) = item(map, index) else { continue };
-            self.at.push(RepairStep::Index(index));
+            self.path.push(RepairStep::Index(index));
             if let Some(edit) = self.value(value, schema) {
                 edits.insert(index, edit);
             }
-            self.at.pop();
+            self.path.pop();
         }
         (!edits.is_empty()).then_some(ValueEdit::Items(edits))
     }
@@ -123,14 +123,14 @@ impl<'s> Repairer<'s> {
             let Some(schema) = property(map, name) else {
                 continue;
             };
-            self.at.push(RepairStep::Key(name.clone()));
+            self.path.push(RepairStep::Key(name.clone()));
             if self.stands_for_absence(value, schema, map, name) {
                 self.note();
                 edits.insert(name.clone(), ValueEdit::Remove);
             } else if let Some(edit) = self.value(value, schema) {
                 edits.insert(name.clone(), edit);
             }
-            self.at.pop();
+            self.path.pop();
         }
         members.retain(|name, _| edits.get(name) != Some(&ValueEdit::Remove));
         (!edits.is_empty()).then_some(ValueEdit::Members(edits))
@@ -151,7 +151,7 @@ impl<'s> Repairer<'s> {
     }
 
     fn note(&mut self) {
-        self.locations.push(self.at.clone());
+        self.locations.push(self.path.clone());
     }
 }
 

@@ -98,7 +98,7 @@ impl ArgumentSchema {
     /// # Errors
     /// `invalid_arguments`, with all faults in one message.
     pub fn check(&self, text: &str, repairs: Repairs) -> Result<CheckedArguments, ToolError> {
-        if self.fits(text) {
+        if self.is_valid_unchanged(text) {
             let args = ToolArgs::from_checked(text);
             return Ok(CheckedArguments { args, repaired: Vec::new(), ignored: Vec::new() });
         }
@@ -130,7 +130,7 @@ impl ArgumentSchema {
 
     /// Whether a text is valid as it is: nothing needs a repair, and no key is ignored. This is the fast path
     /// of most calls, and it copies very little.
-    fn fits(&self, text: &str) -> bool {
+    fn is_valid_unchanged(&self, text: &str) -> bool {
         let Some(ParsedTree { tree, has_whole_float: false }) = JsonTree::read(text) else { return false };
         let JsonTree::Object(members) = &tree else { return false };
         self.known_keys.includes_all(members.names()) && self.validator.is_valid(&tree)

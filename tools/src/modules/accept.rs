@@ -91,9 +91,9 @@ fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Opt
         table.iter().flat_map(|tool| tool.names().map(move |name| (name, NameHolder::new(tool))));
     let held_names = held_names.chain(steps.iter().map(|step| (step, NameHolder::Shipped)));
     let registered: BTreeMap<String, (&ToolName, NameHolder)> =
-        held_names.map(|(name, holder)| (likeness(name), (name, holder))).collect();
+        held_names.map(|(name, holder)| (name_skeleton(name), (name, holder))).collect();
     for name in &candidate.names {
-        let likeness = likeness(name);
+        let likeness = name_skeleton(name);
         let own_name = || own_names.get(&likeness).map(|own_name| (*own_name, NameHolder::SameModule));
         if let Some((other_name, holder)) = registered.get(&likeness).cloned().or_else(own_name) {
             return Some(ModuleError::Registry(name_clash_error(name, other_name, holder)));
@@ -102,7 +102,7 @@ fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Opt
             candidates.iter().enumerate().filter(|(position, _)| *position != index)
         {
             let Some(other_name) =
-                other_candidate.names.iter().find(|other_name| self::likeness(other_name) == likeness)
+                other_candidate.names.iter().find(|other_name| self::name_skeleton(other_name) == likeness)
             else {
                 continue;
             };
@@ -118,7 +118,7 @@ fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Opt
                 (ModuleOrigin::Found, _) => {
                     return Some(ModuleError::Ambiguous {
                         tool: name.clone(),
-                        other: other_name.clone(),
+                        other_tool: other_name.clone(),
                         module: other_candidate.module.name.clone(),
                     });
                 }
@@ -139,7 +139,7 @@ fn name_clash_error(name: &ToolName, other_name: &ToolName, holder: NameHolder) 
 
 /// Returns the skeleton of a name: no separators, no capitals, and one letter for all letters that look alike
 /// (Unicode Technical Standard 39, "skeleton", for the letters that names can have).
-pub(super) fn likeness(name: &ToolName) -> String {
+pub(super) fn name_skeleton(name: &ToolName) -> String {
     name.as_str()
         .to_ascii_lowercase()
         .replace(['_', '-'], "")
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_that_look_the_same_are_alike() {
-        let likeness = |text: &str| likeness(&ToolName::parse(text).expect("a name"));
+        let likeness = |text: &str| name_skeleton(&ToolName::parse(text).expect("a name"));
         for other in [
             "file-read",
             "fi1e_read",

@@ -112,7 +112,7 @@ impl ModuleApproval<'_> {
 
     /// The earlier approval, if there is one.
     #[must_use]
-    pub fn before(&self) -> Option<&Pin> {
+    pub fn previous_pin(&self) -> Option<&Pin> {
         self.before
     }
 

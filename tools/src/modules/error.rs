@@ -45,12 +45,12 @@ pub enum ModuleError {
     Registry(#[from] RegistryError),
     /// Another module has a tool with the same or a similar name. A module found in the folder is then
     /// refused. If both were found there, both are refused, because choosing one would be a guess.
-    #[error("its tool `{tool}` is named like `{other}` of module `{module}`")]
+    #[error("its tool `{tool}` is named like `{other_tool}` of module `{module}`")]
     Ambiguous {
         /// This module's tool.
         tool: ToolName,
         /// The tool of the other module.
-        other: ToolName,
+        other_tool: ToolName,
         /// The other module's name.
         module: String,
     },

@@ -3,15 +3,16 @@
 use portcullis_policy::shipped_names;
 use portcullis_types::ToolName;
 
-use super::accept::likeness;
+use super::accept::name_skeleton;
 
 /// Finds the shipped tool, or the step of a shipped tool, whose name equals or resembles `name`. A module's
 /// tool must not have such a name.
 #[must_use]
 pub fn shipped_name_like(name: &ToolName) -> Option<&'static str> {
-    let own_likeness = likeness(name);
-    shipped_names()
-        .find(|shipped| ToolName::parse(*shipped).is_ok_and(|shipped| likeness(&shipped) == own_likeness))
+    let own_likeness = name_skeleton(name);
+    shipped_names().find(|shipped| {
+        ToolName::parse(*shipped).is_ok_and(|shipped| name_skeleton(&shipped) == own_likeness)
+    })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ enum Format {
 fn current_time(args: &str, now: Timestamp) -> Result<Value, ToolError> {
     let TimeArguments { format, timezone } = decode(args)?;
     let format = format.unwrap_or_default();
-    let zone = zone(timezone.as_deref().unwrap_or("UTC"))?;
+    let zone = parse_time_zone(timezone.as_deref().unwrap_or("UTC"))?;
     let name = zone.iana_name().unwrap_or("UTC").to_owned();
     let local = now.to_zoned(zone);
     Ok(match format {
@@ -60,7 +60,7 @@ fn current_time(args: &str, now: Timestamp) -> Result<Value, ToolError> {
     })
 }
 
-fn zone(name: &str) -> Result<TimeZone, ToolError> {
+fn parse_time_zone(name: &str) -> Result<TimeZone, ToolError> {
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|error| {
         // A longer name gets no suggestion, because comparing it with every zone would cost too much.
@@ -170,7 +170,7 @@ mod tests {
     fn an_unknown_zone_names_the_nearest() {
         #[track_caller]
         fn check(name: &str, message: &str) {
-            let error = zone(name).expect_err("no such zone");
+            let error = parse_time_zone(name).expect_err("no such zone");
             assert_eq!(error.to_string(), format!("field 'timezone': no time zone is named {message}"));
         }
         check("Europe/Berln", "\"Europe/Berln\"; did you mean 'Europe/Berlin'?");

@@ -49,7 +49,7 @@ pub(crate) async fn authorize(
 ) -> Result<Authorized, ToolError> {
     let mut admitted = admitted;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } =
+        let Grants { own_grant: grant, steps } =
             judge_grants(&admitted.checked, host, caller, pending_record).await?;
         let exclusive = exclusive_locks(&admitted.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
@@ -67,7 +67,7 @@ pub(crate) async fn authorize(
             pending_record.record_approval(ApprovalOutcome::Approved);
             return Ok(Authorized { checked: admitted.checked, grant, steps, exclusive });
         }
-        let approved_grants = Grants { own: grant.clone(), steps: steps.clone() };
+        let approved_grants = Grants { own_grant: grant.clone(), steps: steps.clone() };
         match ask_approval(&admitted, &grant, steps.clone(), host, caller, pending_record).await? {
             // An answer can take minutes. Compute the grants again, and ask again if they changed.
             None if judge_grants(&admitted.checked, host, caller, pending_record).await?
@@ -141,7 +141,7 @@ async fn judge_grants(
     let (tool, args) = (&checked.tool, &checked.args);
     let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
-    let paths = PathContext { mounts, exposed };
+    let paths = PathContext { mounts, exposed_files: exposed };
     let mut subjects = subjects(tool, args)?;
     subjects.extend(tool.backend().configured_subject(args)?);
     pending_record.call.subjects = subjects.iter().map(row_subject).collect();
@@ -155,7 +155,7 @@ async fn judge_grants(
     });
     let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
     let mut run = judged_run(host, caller, pending_record);
-    let Grants { own: grant, steps } =
+    let Grants { own_grant: grant, steps } =
         judge_call(&judged_tool, &steps, &mut run, &checked.call.id, policy, paths, &mut NoTrace)
             .map_err(|denial| refuse_flow(*denial, pending_record))?;
     let flow_match = std::iter::once(&grant)
@@ -169,7 +169,7 @@ async fn judge_grants(
         .iter()
         .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
         .collect();
-    Ok(Grants { own: grant, steps })
+    Ok(Grants { own_grant: grant, steps })
 }
 
 /// Refuses the call, and records the flow rule if one denied it.

@@ -172,9 +172,9 @@ pub struct Explainer {
     policy: WorkspaceSecurityPolicy,
     provenance: PolicyProvenance,
     mounts: MountTable,
-    exposed: Arc<ExposedFiles>,
+    exposed_files: Arc<ExposedFiles>,
     /// The mounts whose folders do not exist.
-    missing: Vec<String>,
+    missing_mounts: Vec<String>,
 }
 
 impl Explainer {
@@ -195,7 +195,7 @@ impl Explainer {
         let mounts = mounts?;
         let exposed = mounts.private_links().exposed().await;
         let missing = missing.iter().map(|mount| mount.name.to_string()).collect();
-        Ok(Self { policy, provenance, mounts, exposed, missing })
+        Ok(Self { policy, provenance, mounts, exposed_files: exposed, missing_mounts: missing })
     }
 
     /// Returns the policy that the calls are judged by.
@@ -274,7 +274,7 @@ impl Explainer {
             tool.steps.iter().map(|step| Ok(JudgedTool { descriptor: step, subjects: subjects(step)? }));
         let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
         let subject = std::iter::once(&judged_tool).chain(&steps).flat_map(|tool| &tool.subjects).next();
-        let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
+        let paths = PathContext { mounts: &self.mounts, exposed_files: &self.exposed_files };
         let mut trace = Trace::default();
         let judged =
             judge_call(&judged_tool, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
@@ -332,13 +332,13 @@ impl Explainer {
     /// Returns the verdict and the deciding rule of a call that is not refused. Of an operation and its
     /// steps, the strictest verdict counts.
     fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Approval, String) {
-        let mut all = std::iter::once((&tool.descriptor, &grants.own))
+        let mut all = std::iter::once((&tool.descriptor, &grants.own_grant))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
         if let Some((descriptor, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
             let rule = asking_rule(&self.policy, descriptor, grant);
             return (Approval::Ask, rule);
         }
-        let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
+        let deciding = grants.steps.first().map_or(&grants.own_grant, |step| &step.grant);
         (Approval::Allow, rule_of(deciding))
     }
 
@@ -400,9 +400,11 @@ impl Explainer {
         if !has_subject {
             parts.push("paths, URLs and commands: no argument was judged".to_owned());
         }
-        if !self.missing.is_empty() {
-            parts
-                .push(format!("links in mounts whose folders do not exist yet: {}", self.missing.join(", ")));
+        if !self.missing_mounts.is_empty() {
+            parts.push(format!(
+                "links in mounts whose folders do not exist yet: {}",
+                self.missing_mounts.join(", ")
+            ));
         }
         if self.policy.network_of(&self.policy.describe(&tool.descriptor).profile).is_some()
             || tool

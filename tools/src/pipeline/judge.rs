@@ -25,7 +25,7 @@ pub(super) struct JudgedTool<'a> {
 /// The grants of a call.
 #[derive(Debug, PartialEq)]
 pub(super) struct Grants {
-    pub(super) own: Grant,
+    pub(super) own_grant: Grant,
     /// The grant of each step of an operation. Before anything runs, the steps are judged by the operation's
     /// arguments. Each step is judged again in its own call.
     pub(super) steps: Vec<StepGrant>,
@@ -52,7 +52,7 @@ pub(super) fn judge_call<T: TraceSink>(
         }
         step_grants.push(StepGrant { step: step.descriptor.name.to_string(), grant });
     }
-    Ok(Grants { own: grant, steps: step_grants })
+    Ok(Grants { own_grant: grant, steps: step_grants })
 }
 
 /// Returns the policy rule that grants the call: the matching `unasked` rules, else the shell
@@ -85,9 +85,9 @@ fn judge<T: TraceSink>(
     // A command opens files without these checks, so refuse every command while a private file is
     // exposed in any mount.
     if grant.shell.is_some()
-        && let Some(suspect) = paths.exposed.suspects_any()
+        && let Some(suspect) = paths.exposed_files.suspects_any()
     {
-        return Err(Box::new(command_denial(suspect, paths.exposed)));
+        return Err(Box::new(command_denial(suspect, paths.exposed_files)));
     }
     for subject in subjects {
         match subject {

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct PathContext<'a> {
     pub(super) mounts: &'a MountTable,
-    pub(super) exposed: &'a ExposedFiles,
+    pub(super) exposed_files: &'a ExposedFiles,
 }
 
 /// Follows a path through its mount's descriptor, including symlinks. Refuses what the name alone does not
@@ -43,7 +43,7 @@ pub(super) fn judge_target(
             return Err(path_denial(path, DenialCode::LinkEscapesMount, hint));
         }
     };
-    let exists = reached.missing.is_empty();
+    let exists = reached.missing_parts.is_empty();
     let target = reached.target.as_fd();
     // If the stat fails, the tool's own open fails too.
     let stat = if exists { rustix::fs::fstat(target).ok() } else { None };
@@ -55,7 +55,7 @@ pub(super) fn judge_target(
     // Removing or renaming a name leaves the file's content unchanged.
     let is_opened = exists && matches!(final_symlink, SymlinkHandling::Follow);
     if is_opened && !is_vault {
-        match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed)) {
+        match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed_files)) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -85,7 +85,7 @@ pub(super) fn is_reached_as_written(
     let root = mount.directory().as_fd();
     let Ok(Some(reached)) = resolve_nearest(root, path.below_mount(), final_symlink) else { return false };
     let written = path.components().skip(1).filter(|name| *name != ".");
-    path_below(root, reached.target.as_fd(), &reached.missing)
+    path_below(root, reached.target.as_fd(), &reached.missing_parts)
         .is_some_and(|components| components.iter().map(String::as_str).eq(written))
 }
 
@@ -130,7 +130,7 @@ fn components_of_target(
     root: BorrowedFd<'_>,
     reached: &NearestTarget<'_>,
 ) -> Result<Vec<String>, Box<Denial>> {
-    path_below(root, reached.target.as_fd(), &reached.missing).ok_or_else(|| {
+    path_below(root, reached.target.as_fd(), &reached.missing_parts).ok_or_else(|| {
         path_denial(path, DenialCode::PathEscapesMount, "the target of the path cannot be determined")
     })
 }
@@ -143,7 +143,7 @@ fn path_denial(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
 struct NearestTarget<'a> {
     target: OwnedFd,
     /// The components below the target that do not exist, innermost first.
-    missing: Vec<&'a str>,
+    missing_parts: Vec<&'a str>,
 }
 
 /// A symlink on the path leads out of its mount.
@@ -165,7 +165,7 @@ fn resolve_nearest<'a>(
             SymlinkHandling::Keep | SymlinkHandling::Follow => OFlags::empty(),
         };
         match resolve_beneath(root, existing, flags) {
-            Ok(target) => return Ok(Some(NearestTarget { target, missing })),
+            Ok(target) => return Ok(Some(NearestTarget { target, missing_parts: missing })),
             Err(Errno::XDEV) => return Err(LeavesMount),
             // A missing path is judged by its nearest existing ancestor.
             Err(Errno::NOENT) => match existing.rsplit_once('/') {
@@ -198,7 +198,7 @@ pub(super) enum SymlinkHandling {
 /// Returns why the file may be a private file under another name.
 fn suspicion_of(stat: &Stat, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if is_file { exposed.suspects(stat) } else { None }
+    if is_file { exposed.suspicion_of(stat) } else { None }
 }
 
 fn is_special(stat: &Stat) -> bool {

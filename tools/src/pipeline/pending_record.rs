@@ -30,7 +30,7 @@ pub(crate) struct PendingRecord {
     approval: Option<ApprovalOutcome>,
     started_at: Instant,
     /// How long the call has waited for an approver. This does not count towards its duration.
-    waited: Duration,
+    approval_wait: Duration,
     /// The start of the current wait.
     waits_since: Option<Instant>,
     /// The number of bytes forwarded so far, for a result that is streamed.
@@ -72,7 +72,7 @@ impl PendingRecord {
             call,
             approval: None,
             started_at: Instant::now(),
-            waited: Duration::ZERO,
+            approval_wait: Duration::ZERO,
             waits_since: None,
             passed_bytes: None,
             is_late: false,
@@ -83,7 +83,7 @@ impl PendingRecord {
     /// The duration of the call so far, without the waits for an approver.
     pub(super) fn elapsed(&self) -> Duration {
         let waiting = self.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.started_at.elapsed().saturating_sub(self.waited + waiting)
+        self.started_at.elapsed().saturating_sub(self.approval_wait + waiting)
     }
 
     /// Whether an approver has approved the call, with or without changes to the arguments.
@@ -145,7 +145,7 @@ impl PendingRecord {
 
     /// Ends the wait, with or without an answer.
     pub(super) fn end_wait(&mut self) {
-        self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.approval_wait += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
     /// Writes the `begin` row.

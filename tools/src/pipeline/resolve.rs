@@ -48,7 +48,7 @@ pub(crate) fn resolve(
     });
     let tools = host.tools.snapshot();
     let Some(tool) = tools.get(call.tool.as_str()) else {
-        return Err(match tools.lost(call.tool.as_str()) {
+        return Err(match tools.missing_tool(call.tool.as_str()) {
             Some(name) => unavailable_tool_error(name),
             None => unknown_tool_error(&tools, &call.tool, caller),
         });

@@ -69,8 +69,8 @@ pub(crate) fn shape(
     };
     let tool_details = std::mem::take(&mut output.details);
     let size = Size::measure(&output, &tool_details, tool);
-    if size.total() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
-        return shape_failure(too_large(size.total()), notes, usage, pending_record);
+    if size.total_bytes() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
+        return shape_failure(too_large(size.total_bytes()), notes, usage, pending_record);
     }
     if let Some(PendingResult { id, expires_at }) = pending {
         return Shaped {
@@ -122,7 +122,7 @@ pub(crate) fn shape(
         outcome: ToolOutcome::Output(output),
         details: details.into(),
         truncated: excess.exceeds() || partial_content.is_some(),
-        original_bytes: size.total().saturating_add(missing_bytes) as u64,
+        original_bytes: size.total_bytes().saturating_add(missing_bytes) as u64,
         usage,
     }
 }
@@ -208,7 +208,7 @@ impl Size {
         }
     }
 
-    fn total(&self) -> usize {
+    fn total_bytes(&self) -> usize {
         self.content.saturating_add(self.data).saturating_add(self.details)
     }
 }
@@ -216,8 +216,8 @@ impl Size {
 /// A result of a shipped tool that is only a part, such as a part of a long file. The details of other tools
 /// are not trusted here, because they could make the host state a wrong length.
 struct PartialContent {
-    next: u64,
-    total: u64,
+    next_offset: u64,
+    total_bytes: u64,
 }
 
 impl PartialContent {
@@ -227,21 +227,21 @@ impl PartialContent {
         }
         let number = |key: &str| details.get(key).and_then(Value::as_u64);
         let (next, total) = (number("next_byte_offset")?, number("total_bytes")?);
-        (next < total).then_some(Self { next, total })
+        (next < total).then_some(Self { next_offset: next, total_bytes: total })
     }
 
     /// The number of bytes that are not in the result.
     fn missing_bytes(&self) -> usize {
-        usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
+        usize::try_from(self.total_bytes - self.next_offset).unwrap_or(usize::MAX)
     }
 
     /// Tells the model how to continue reading after the part.
     fn trailer(&self) -> String {
-        let total = usize::try_from(self.total).unwrap_or(usize::MAX);
+        let total = usize::try_from(self.total_bytes).unwrap_or(usize::MAX);
         format!(
             "[this is not the end: the file has {} bytes; read on with `byte_offset` {}]",
             format_with_commas(total),
-            self.next
+            self.next_offset
         )
     }
 
@@ -249,12 +249,12 @@ impl PartialContent {
     /// `shown_length` bytes. `None` if the file offsets of the shown bytes are unknown; then
     /// [`PartialContent::rest_of_part`] points to the whole part.
     fn trailer_of_cut(&self, bytes: usize, shown_length: Option<usize>) -> Option<String> {
-        let start = self.next.checked_sub(bytes as u64)?;
+        let start = self.next_offset.checked_sub(bytes as u64)?;
         let next_offset = start + shown_length? as u64;
         let commas = |number| format_with_commas(usize::try_from(number).unwrap_or(usize::MAX));
         Some(format!(
             "[this is not the end: of the file's {} bytes these are {} to {}; read on with `byte_offset` {next_offset}]",
-            commas(self.total),
+            commas(self.total_bytes),
             commas(start),
             commas(next_offset),
         ))
@@ -262,7 +262,7 @@ impl PartialContent {
 
     /// Tells the model how to read the stored part of a truncated result.
     fn rest_of_part(&self, id: &str) -> String {
-        let next = usize::try_from(self.next).unwrap_or(usize::MAX);
+        let next = usize::try_from(self.next_offset).unwrap_or(usize::MAX);
         format!(
             "[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]",
             format_with_commas(next)

@@ -94,13 +94,13 @@ pub enum RegistryError {
     },
     /// Two tools have names or aliases that differ only in case. A person or a model would confuse them.
     #[error(
-        "the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name"
+        "the names `{name}` and `{other_tool}` differ only in upper and lower case; give one tool another name"
     )]
     DiffersInCase {
         /// The refused name.
         name: ToolName,
         /// The name of a registered tool.
-        other: ToolName,
+        other_tool: ToolName,
     },
     /// A declared host is not a valid rule.
     #[error("tool `{tool}` declares the host `{}`, which is not a rule", escape_for_display(text))]

@@ -39,7 +39,7 @@ pub struct SidecarOptions {
     /// The state folder of this program, which no session may see.
     pub state: PathBuf,
     /// Other host paths that no mount may touch.
-    pub private: Vec<PathBuf>,
+    pub private_paths: Vec<PathBuf>,
     /// The file with additional trusted certificates, for sessions with a network.
     pub ca: Option<PathBuf>,
     /// Whether the sidecar runs without any confinement: it is the host's own shell, which the operator

@@ -29,9 +29,9 @@ pub struct Sidecar {
     source: SidecarSource,
     /// The variables of this process's environment that the policy passes on.
     environment: HashMap<String, String>,
-    connected: AsyncMutex<Option<Arc<SidecarSessions>>>,
+    sessions: AsyncMutex<Option<Arc<SidecarSessions>>>,
     /// The same connection, for [`Self::end_run`], which cannot wait for the async lock above.
-    last: Mutex<Weak<SidecarSessions>>,
+    last_sessions: Mutex<Weak<SidecarSessions>>,
     state: AtomicU8,
 }
 
@@ -128,8 +128,8 @@ impl Sidecar {
         Self {
             source,
             environment,
-            connected: AsyncMutex::new(None),
-            last: Mutex::default(),
+            sessions: AsyncMutex::new(None),
+            last_sessions: Mutex::default(),
             state: AtomicU8::default(),
         }
     }
@@ -193,7 +193,7 @@ impl Sidecar {
 
     /// Returns the connection. Connects if there is none.
     pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
-        let mut connected_slot = self.connected.lock().await;
+        let mut connected_slot = self.sessions.lock().await;
         if let Some(connected) = &*connected_slot {
             return Ok(Arc::clone(connected));
         }
@@ -201,14 +201,14 @@ impl Sidecar {
             connection: self.source.connect().await?,
             sessions: Mutex::default(),
         });
-        *self.last.lock() = Arc::downgrade(&connected);
+        *self.last_sessions.lock() = Arc::downgrade(&connected);
         *connected_slot = Some(Arc::clone(&connected));
         Ok(connected)
     }
 
     /// Ends the sessions of a run, without waiting. A session with a running command ends after that command.
     pub(crate) fn end_run(&self, owner: &Owner) {
-        let last_connected = self.last.lock().upgrade();
+        let last_connected = self.last_sessions.lock().upgrade();
         if let Some(connected) = last_connected {
             connected.sessions().retain(|key, _| key.owner != *owner);
         }
@@ -222,7 +222,7 @@ impl Sidecar {
             let _known = self.state.compare_exchange(unknown, refusing, Ordering::Relaxed, Ordering::Relaxed);
         }
         if error.ends_connection() {
-            let mut connected_slot = self.connected.lock().await;
+            let mut connected_slot = self.sessions.lock().await;
             if connected_slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
                 *connected_slot = None;
             }

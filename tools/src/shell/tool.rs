@@ -175,7 +175,7 @@ impl BashTool {
         let locked_session =
             wait_within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
                 .await??;
-        let LockedSession { connected, mut slot, is_new } = locked_session;
+        let LockedSession { sessions: connected, mut slot, is_new } = locked_session;
         let Some(session) = &mut *slot else {
             return Err(ToolError::internal("a session that was created does not exist").into());
         };
@@ -319,7 +319,7 @@ impl From<ToolError> for NotRun {
 
 /// A session that only this call uses at present.
 struct LockedSession {
-    connected: Arc<SidecarSessions>,
+    sessions: Arc<SidecarSessions>,
     slot: tokio::sync::OwnedMutexGuard<Option<SidecarSession>>,
     is_new: bool,
 }
@@ -371,7 +371,7 @@ impl LockedSession {
                 }
             }
         }
-        Ok(Self { connected, slot, is_new })
+        Ok(Self { sessions: connected, slot, is_new })
     }
 }
 

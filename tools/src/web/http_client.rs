@@ -52,7 +52,7 @@ pub(crate) struct HttpClientHandle {
     /// system that hangs blocks only one thread per secret.
     secrets: BTreeMap<SecretName, Arc<AsyncMutex<Option<Credential>>>>,
     /// All secrets that were read for any tool. They are kept until the process exits.
-    known: Arc<KnownSecrets>,
+    known_secrets: Arc<KnownSecrets>,
 }
 
 /// Why the client cannot be started.
@@ -70,12 +70,12 @@ impl HttpClientHandle {
     pub(crate) fn new(config: HttpClientConfig) -> Self {
         let secrets =
             config.secrets.iter().map(|location| (location.name().clone(), Arc::default())).collect();
-        Self { config, client: LazyEgress::default(), secrets, known: Arc::default() }
+        Self { config, client: LazyEgress::default(), secrets, known_secrets: Arc::default() }
     }
 
     /// All secrets that were read so far, for any tool. They are redacted from every response.
     pub(crate) fn known(&self) -> &Arc<KnownSecrets> {
-        &self.known
+        &self.known_secrets
     }
 
     /// Returns the secrets that the requests of a grant may carry.
@@ -99,7 +99,7 @@ impl HttpClientHandle {
                 credentials.push(credential.clone());
                 continue;
             }
-            let known_secrets = Arc::clone(&self.known);
+            let known_secrets = Arc::clone(&self.known_secrets);
             let read_task = tokio::task::spawn_blocking(move || {
                 let credential = location.read()?;
                 // Remember the value before it can be sent, so that it is redacted from every response.

@@ -19,7 +19,7 @@ use crate::{audit::RecordedRequest, call::Caller};
 pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
-    declared: Option<DeclaredHosts>,
+    declared_hosts: Option<DeclaredHosts>,
     /// The identity under which requests can reuse idle connections.
     key: Option<PoolIdentity>,
     limits: RequestLimits,
@@ -68,7 +68,7 @@ impl GrantJudge {
         };
         Self {
             grant,
-            declared: declared_hosts,
+            declared_hosts,
             key: None,
             limits,
             deadline: Instant::now() + time_limit,
@@ -89,7 +89,7 @@ impl GrantJudge {
     /// serialised, no connection is reused.
     pub(crate) fn with_pooled_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
         let Grant { profile, network, secrets, .. } = &self.grant;
-        let declared_rules = self.declared.as_ref().map(DeclaredHosts::rules);
+        let declared_rules = self.declared_hosts.as_ref().map(DeclaredHosts::rules);
         let (agent, run) = (&caller.agent_id, &caller.run_id);
         let identity = (policy, tool, agent, run, profile, network, secrets, declared_rules);
         self.key = serde_json::to_string(&identity).ok().map(PoolIdentity::new);
@@ -116,7 +116,7 @@ impl GrantJudge {
     /// Judges a request by the grant, then by the tool's declaration.
     pub(crate) fn judge(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
         let judged = self.grant.judge_request(method, url)?;
-        if let Some(declared_hosts) = &self.declared {
+        if let Some(declared_hosts) = &self.declared_hosts {
             declared_hosts.judge(judged.authority())?;
         }
         Ok(judged)

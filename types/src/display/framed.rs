@@ -35,9 +35,9 @@ impl LineLimit {
 /// at the start of a line, where trusted text starts.
 #[derive(Debug)]
 pub struct Framed {
-    out: String,
+    output: String,
     columns: usize,
-    omitted: usize,
+    omitted_characters: usize,
 }
 
 impl Framed {
@@ -45,7 +45,7 @@ impl Framed {
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
         // The width is at least 4 columns, because the margin and the free column take 3.
-        Self { out: format!("{head}\n"), columns: columns.max(4), omitted: 0 }
+        Self { output: format!("{head}\n"), columns: columns.max(4), omitted_characters: 0 }
     }
 
     /// Adds a value.
@@ -78,7 +78,7 @@ impl Framed {
         if !last_pieces.is_empty() {
             let hidden_pieces = &pieces[lines.first..pieces.len() - lines.last];
             let characters: usize = hidden_pieces.iter().map(|piece| piece.chars().count()).sum();
-            self.omitted += characters;
+            self.omitted_characters += characters;
             self.push(&cut_prefix, &format!("{characters} characters"));
             self.push(&cut_prefix, "are not shown");
         }
@@ -89,17 +89,20 @@ impl Framed {
 
     fn push(&mut self, prefix: &str, piece: &str) {
         // Writing to a string cannot fail.
-        let _ = writeln!(self.out, "{}", format!("{prefix}{piece}").trim_end());
+        let _ = writeln!(self.output, "{}", format!("{prefix}{piece}").trim_end());
     }
 
     /// Returns all lines, followed by a trusted line that counts the omitted characters, if any.
     #[must_use]
     pub fn finish(mut self) -> String {
-        if self.omitted > 0 {
-            let _ =
-                writeln!(self.out, "Too long to be shown in full: {} characters are left out.", self.omitted);
+        if self.omitted_characters > 0 {
+            let _ = writeln!(
+                self.output,
+                "Too long to be shown in full: {} characters are left out.",
+                self.omitted_characters
+            );
         }
-        self.out
+        self.output
     }
 }
 

@@ -10,7 +10,7 @@ const MAX_ANSWERED: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct SeenCalls {
     in_flight: HashSet<String>,
-    answered: HashSet<String>,
+    answered_calls: HashSet<String>,
     /// The answered calls in order, the oldest first.
     order: VecDeque<String>,
 }
@@ -18,19 +18,19 @@ pub(super) struct SeenCalls {
 impl SeenCalls {
     /// Marks a call as in flight. Returns `false` if it is already, or has been answered.
     pub(super) fn begin(&mut self, call: &str) -> bool {
-        !self.answered.contains(call) && self.in_flight.insert(call.to_owned())
+        !self.answered_calls.contains(call) && self.in_flight.insert(call.to_owned())
     }
 
     /// Marks a call as answered.
     pub(super) fn answered(&mut self, call: String) {
         self.in_flight.remove(&call);
-        if self.answered.insert(call.clone()) {
+        if self.answered_calls.insert(call.clone()) {
             self.order.push_back(call);
         }
         if self.order.len() > MAX_ANSWERED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.answered.remove(&oldest);
+            self.answered_calls.remove(&oldest);
         }
     }
 
@@ -64,7 +64,7 @@ mod tests {
             assert!(seen.begin(&number.to_string()));
             seen.answered(number.to_string());
         }
-        assert_eq!((seen.answered.len(), seen.order.len()), (MAX_ANSWERED, MAX_ANSWERED));
+        assert_eq!((seen.answered_calls.len(), seen.order.len()), (MAX_ANSWERED, MAX_ANSWERED));
         assert!(seen.begin("0"), "the oldest is forgotten");
         assert!(!seen.begin("1"));
         assert!(!seen.begin("slow"));

@@ -23,7 +23,7 @@ pub(super) struct WorkerSession<'a> {
     agent: &'a str,
     /// The id of the last event that was handled.
     last_event_id: Option<String>,
-    seen: SeenCalls,
+    seen_calls: SeenCalls,
     in_flight: JoinSet<Answered>,
 }
 
@@ -35,7 +35,13 @@ struct Answered {
 
 impl<'a> WorkerSession<'a> {
     pub(super) fn new(worker: &'a Worker, agent: &'a str) -> Self {
-        Self { worker, agent, last_event_id: None, seen: SeenCalls::default(), in_flight: JoinSet::new() }
+        Self {
+            worker,
+            agent,
+            last_event_id: None,
+            seen_calls: SeenCalls::default(),
+            in_flight: JoinSet::new(),
+        }
     }
 
     /// Answers calls until an error that is not transient.
@@ -111,7 +117,7 @@ impl<'a> WorkerSession<'a> {
     async fn answer(&mut self, call: Call) -> Result<(), ClientError> {
         let Some(tool) = self.worker.tools.get(&call.tool_name).cloned() else { return Ok(()) };
         self.wait_for_slot().await?;
-        if !self.seen.begin(&call.call_id) {
+        if !self.seen_calls.begin(&call.call_id) {
             return Ok(());
         }
         let gateway = self.worker.gateway.clone();
@@ -152,12 +158,12 @@ impl<'a> WorkerSession<'a> {
                 if !submission.is_delivered() {
                     tracing::warn!(call, ?submission, "the gateway did not accept a result");
                 }
-                self.seen.answered(call);
+                self.seen_calls.answered(call);
                 Ok(())
             }
             Err(error) if error.is_transient() => {
                 tracing::error!(call, error = &error as &dyn Error, "cannot submit a result");
-                self.seen.forget(&call);
+                self.seen_calls.forget(&call);
                 Ok(())
             }
             Err(error) => Err(error),

@@ -28,7 +28,7 @@ fn echo(fake: &FakeGateway) -> Worker {
 
 /// Runs a worker until this many results were submitted.
 async fn run_until_submitted(worker: &Worker, fake: &FakeGateway, count: usize) {
-    let shutdown = fake.until(|noted| noted.submissions.len() >= count);
+    let shutdown = fake.wait_until(|noted| noted.submissions.len() >= count);
     worker.run("agt_1", shutdown).await.expect("ends in order");
 }
 
@@ -90,7 +90,7 @@ async fn pauses_grow_until_an_event_comes() {
         stream([], End::IsSilent),
     ]);
     let worker = echo(&fake);
-    worker.run("agt_1", fake.until(|noted| noted.connections.len() == 7)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.connections.len() == 7)).await.expect("ends in order");
     let seconds: Vec<u64> =
         fake.noted().connections.iter().map(|(at, _)| at.duration_since(begun).as_secs()).collect();
     assert_eq!(seconds, [0, 1, 3, 7, 15, 16, 18]);
@@ -101,7 +101,7 @@ async fn a_silent_connection_is_made_again() {
     let fake = FakeGateway::start();
     let begun = Instant::now();
     let worker = echo(&fake);
-    worker.run("agt_1", fake.until(|noted| noted.connections.len() == 4)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.connections.len() == 4)).await.expect("ends in order");
     // A connection that lasted for a while resets the pauses.
     assert_eq!(begun.elapsed().as_secs(), 3 * 61);
 }
@@ -113,7 +113,7 @@ async fn a_reset_makes_the_worker_list_again() {
     fake.noted().streams.push_back(stream(events, End::Closes));
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
     let worker = echo(&fake);
-    worker.run("agt_1", fake.until(|noted| noted.connections.len() == 2)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.connections.len() == 2)).await.expect("ends in order");
     assert_eq!(ids(&fake), [None, Some("51".to_owned())]);
     // Two lists after the connection, and two after the reset, before the event that follows it.
     assert!(fake.noted().lists.len() >= 4, "{:?}", fake.noted().lists);
@@ -132,7 +132,7 @@ async fn an_event_that_cannot_be_read_does_not_come_again() {
         stream([stored(4, "run.started", &json!({})), stored(5, "call.pending", &json!({}))], End::Closes),
     ]);
     let worker = echo(&fake);
-    worker.run("agt_1", fake.until(|noted| noted.connections.len() == 4)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.connections.len() == 4)).await.expect("ends in order");
     assert_eq!(ids(&fake), [None, None, None, None]);
 }
 
@@ -199,7 +199,7 @@ async fn a_call_that_another_program_has_answered_is_done() {
     fake.noted().streams.push_back(stream([reset], End::IsSilent));
     // Answer one call at a time, so that the next list follows the answers.
     let worker = echo(&fake).concurrency(NonZeroUsize::MIN);
-    worker.run("agt_1", fake.until(|noted| noted.lists.len() == 4)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.lists.len() == 4)).await.expect("ends in order");
     assert_eq!(fake.noted().submissions.len(), 4);
 }
 
@@ -289,9 +289,9 @@ async fn a_call_outlives_the_connection_on_which_it_came() {
         }
     });
     let shutdown = async {
-        fake.until(|noted| noted.connections.len() == 2).await;
+        fake.wait_until(|noted| noted.connections.len() == 2).await;
         gate.add_permits(2);
-        fake.until(|noted| !noted.submissions.is_empty()).await;
+        fake.wait_until(|noted| !noted.submissions.is_empty()).await;
     };
     worker.run("agt_1", shutdown).await.expect("ends in order");
     assert_eq!(fake.results(), [("cal_1".to_owned(), json!("done"))]);
@@ -306,7 +306,7 @@ async fn calls_under_way_are_finished_at_the_end() {
         Ok::<_, Infallible>(seconds)
     });
     let begun = Instant::now();
-    worker.run("agt_1", fake.until(|noted| noted.lists.len() == 2)).await.expect("ends in order");
+    worker.run("agt_1", fake.wait_until(|noted| noted.lists.len() == 2)).await.expect("ends in order");
     assert_eq!(fake.results(), [("cal_1".to_owned(), json!(20))]);
     assert_eq!(begun.elapsed(), SHUTDOWN_GRACE);
 }
@@ -317,7 +317,7 @@ async fn a_worker_ends_during_a_pause() {
     fake.noted().streams.extend((0..9).map(|_| refusal(503, "unavailable", "try again")));
     let within_the_pause = Duration::from_secs(7);
     let shutdown = async {
-        fake.until(|noted| noted.connections.len() == 8).await;
+        fake.wait_until(|noted| noted.connections.len() == 8).await;
         _ = timeout(within_the_pause, future::pending::<()>()).await;
     };
     let begun = Instant::now();

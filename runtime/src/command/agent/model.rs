@@ -89,7 +89,7 @@ fn choose(
 
 /// Returns the name of the operator's file, for an error.
 fn file_name() -> String {
-    AgentFile::place().map_or_else(
+    AgentFile::default_path().map_or_else(
         || "portcullis/agent.toml in the folder that XDG_CONFIG_HOME names".to_owned(),
         |file| format!("`{}`", file.display()),
     )

@@ -139,7 +139,7 @@ impl RunSession {
             let approver = match self.notifier.clone() {
                 Some(notifier) => {
                     let id = self.subject.id.clone();
-                    stored.on_approval_request(Arc::new(move |asked| notifier.tell(&id, asked)))
+                    stored.on_approval_request(Arc::new(move |asked| notifier.notify_of_approval(&id, asked)))
                 }
                 None => stored,
             };

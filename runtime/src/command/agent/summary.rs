@@ -13,14 +13,14 @@ pub(super) fn line(
     conversation: (Usage, Duration),
     price: Option<&Price>,
 ) -> String {
-    let [prompt, conversation] = [prompt, conversation].map(|spent| amounts(spent, price));
+    let [prompt, conversation] = [prompt, conversation].map(|spent| amounts_text(spent, price));
     if conversation == prompt {
         return format!("[{prompt}]\n");
     }
     format!("[{prompt}; in all {conversation}]\n")
 }
 
-fn amounts((usage, elapsed): (Usage, Duration), price: Option<&Price>) -> String {
+fn amounts_text((usage, elapsed): (Usage, Duration), price: Option<&Price>) -> String {
     let tokens = match usage {
         Usage { input_tokens: 0, output_tokens: 0 } => "no tokens reported".to_owned(),
         Usage { input_tokens, output_tokens } => format!("{input_tokens} tokens in, {output_tokens} out"),

@@ -58,7 +58,7 @@ impl Listing {
     fn show_newest(&mut self, path: &Path, limit: usize) -> Result<Option<u64>, CliError> {
         let mut newest = None;
         for row in audit::newest_row_lines(path) {
-            let Some(row) = self.readable(row)? else { continue };
+            let Some(row) = self.report_unreadable(row)? else { continue };
             newest = newest.or(Some(row.row.seq));
             if self.filter.matches(&row.row) {
                 self.rows.push(row);
@@ -78,7 +78,7 @@ impl Listing {
         rows: impl IntoIterator<Item = Result<RowLine, AuditError>>,
     ) -> Result<(), CliError> {
         for row in rows {
-            let Some(row) = self.readable(row)? else { continue };
+            let Some(row) = self.report_unreadable(row)? else { continue };
             if self.filter.matches(&row.row) {
                 self.rows.push(row);
             }
@@ -121,7 +121,7 @@ impl Listing {
     }
 
     /// Returns the row. A line that is not a row is reported.
-    fn readable(&mut self, row: Result<RowLine, AuditError>) -> Result<Option<RowLine>, CliError> {
+    fn report_unreadable(&mut self, row: Result<RowLine, AuditError>) -> Result<Option<RowLine>, CliError> {
         match row {
             Ok(row) => Ok(Some(row)),
             Err(source @ (AuditError::Malformed { .. } | AuditError::Overlong { .. })) => {

@@ -121,7 +121,7 @@ fn key_text(text: &str) -> Result<Cow<'_, str>, CliError> {
 pub(crate) fn verification_text(report: &VerifyReport) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = match &report.broken {
+    let _ = match &report.first_break {
         None => {
             let verdict = if report.is_intact() { "intact" } else { "not intact" };
             writeln!(out, "{verdict}: {} rows, head {}", report.rows, report.head)
@@ -315,7 +315,7 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
             root: &report.root,
             segments: report.segments,
             checkpoint_rows: report.checkpoint_rows,
-            broken: report.broken.as_ref().map(|broken| BreakJson {
+            broken: report.first_break.as_ref().map(|broken| BreakJson {
                 file: broken.path.display().to_string(),
                 line: broken.line,
                 byte: broken.offset,
@@ -376,7 +376,7 @@ mod tests {
             root: "cd".repeat(32),
             segments: 1,
             checkpoint_rows: 0,
-            broken: None,
+            first_break: None,
             anchors: Vec::new(),
             has_head: false,
             head_seq: None,
@@ -393,7 +393,7 @@ mod tests {
         report.last_seq = 4;
         let why = BreakReason::SequenceGap { expected: 5, found: 6 };
         let path = PathBuf::from("/state/audit.segments/000001-1-9.jsonl");
-        report.broken = Some(ChainBreak { path, line: 5, offset: 4096, why });
+        report.first_break = Some(ChainBreak { path, line: 5, offset: 4096, why });
         report.open_begins.clear();
         insta::assert_snapshot!("broken", verification_text(&report));
         let anchor = |source, size, finding| CheckpointReport {
@@ -403,7 +403,7 @@ mod tests {
             is_signature_checked: true,
             finding,
         };
-        report.broken = None;
+        report.first_break = None;
         report.first_seq = 3;
         report.has_head = true;
         report.anchors = vec![

@@ -43,7 +43,7 @@ fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> 
     out.push('\n');
     out.push_str(&compare_with_policy(registry, approval));
     let changes = approval.changes();
-    let _ = match (approval.before(), changes.is_empty()) {
+    let _ = match (approval.previous_pin(), changes.is_empty()) {
         (None, _) => writeln!(out, "\nnothing was approved under this name before"),
         (Some(_), true) => writeln!(out, "\nunchanged since it was approved"),
         (Some(_), false) => writeln!(out, "\nchanged since it was approved"),

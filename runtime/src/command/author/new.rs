@@ -72,7 +72,7 @@ fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrate
         }
         fs::write(path, names.fill(text))?;
     }
-    Ok(lockfile::make(folder, sdk)?)
+    Ok(lockfile::create_lockfile(folder, sdk)?)
 }
 
 /// The reason why the crate was not created. The incomplete folder is then removed.

@@ -22,7 +22,7 @@ const MAX_READY: usize = 64;
 /// The models of one provider. An agent's definition can name another model than the gateway's.
 pub(super) struct RemoteModels {
     settings: ProviderSettings,
-    ready: Mutex<HashMap<String, ChosenModel>>,
+    opened_models: Mutex<HashMap<String, ChosenModel>>,
 }
 
 impl RemoteModels {
@@ -34,7 +34,7 @@ impl RemoteModels {
         let provider = RemoteProvider::new(model::settings(choice, file)?)?;
         let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
         let settings = confined_as_tools(&provider, &policy, envelope);
-        Ok(Self { settings, ready: Mutex::default() })
+        Ok(Self { settings, opened_models: Mutex::default() })
     }
 }
 
@@ -42,14 +42,14 @@ impl RemoteModels {
 impl Models for RemoteModels {
     async fn choose(&self, _agent: &str, model: Option<&str>) -> Result<ChosenModel, ProviderError> {
         let model = model.unwrap_or(&self.settings.model);
-        if let Some(ready) = self.ready.lock().get(model) {
+        if let Some(ready) = self.opened_models.lock().get(model) {
             return Ok(ready.clone());
         }
         let settings = ProviderSettings { model: model.to_owned(), ..self.settings.clone() };
         let identity = ModelIdentity { name: model.to_owned(), address: settings.origin() };
         let provider = RemoteProvider::new(settings)?;
         let chosen = ChosenModel { provider: Arc::new(provider), identity };
-        let mut ready = self.ready.lock();
+        let mut ready = self.opened_models.lock();
         if ready.len() < MAX_READY {
             ready.insert(model.to_owned(), chosen.clone());
         }

@@ -73,7 +73,7 @@ pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], co
         }
     };
     html! {
-        (legend())
+        (render_legend())
         (table_box("Tools by mounts", &table))
         @if shown.len() > MAX_TOOLS { p.more { "and " (Count((shown.len() - MAX_TOOLS) as u64)) " more tools" } }
         @if further_mounts > 0 { p.more { "and " (Count(further_mounts as u64)) " more mounts" } }
@@ -181,7 +181,7 @@ pub(crate) fn calls(count: u64) -> String {
     format!("{} {}", Count(count), if count == 1 { "call" } else { "calls" })
 }
 
-fn legend() -> Markup {
+fn render_legend() -> Markup {
     html! {
         ul.legend aria-label="Legend" {
             li { span.grant.used { strong { "solid" } } " granted and used" }

@@ -53,7 +53,7 @@ pub(super) fn render(input: &MapInput<'_>) -> String {
         columns: &["Mount", "Tool", "Access", "In the log", "A call", "Rule", "From"].map(Column::Text),
         rows: rows.collect(),
         // The page shows how many grants it leaves out, so that it does not look complete.
-        more: by_mount.len().saturating_sub(MAX_GRANTS) as u64,
+        omitted: by_mount.len().saturating_sub(MAX_GRANTS) as u64,
     };
     let body = html! {
         header {
@@ -107,7 +107,7 @@ fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
         caption: &caption,
         columns: &["Data in", "Tool", "A call", "Goes to"].map(Column::Text),
         rows: rows.collect(),
-        more: steps.len().saturating_sub(MAX_FLOW_STEPS) as u64,
+        omitted: steps.len().saturating_sub(MAX_FLOW_STEPS) as u64,
     };
     html! { (listing) }
 }

@@ -23,7 +23,7 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let policy = files.load(envelope.sandbox_tier)?;
     let texts = match &expect {
         Some(file) => ExpectationTexts::read(file)?,
-        None => ExpectationTexts::beside(&files)?,
+        None => ExpectationTexts::read_beside(&files)?,
     };
     if texts.is_empty() {
         let file = match files.operator_path() {

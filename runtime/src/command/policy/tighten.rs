@@ -39,7 +39,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
     let log = FilteredLog { path: audit::log_path(&envelope.state), filter };
     let mut usage = MountUsage::new(&policy);
     let mut period = Period::default();
-    log.each(|row| {
+    log.for_each_row(|row| {
         period.add(row);
         usage.add(row);
     })?;
@@ -77,7 +77,7 @@ struct FilteredLog {
 }
 
 impl FilteredLog {
-    fn each(&self, mut use_row: impl FnMut(&Row)) -> Result<(), CliError> {
+    fn for_each_row(&self, mut use_row: impl FnMut(&Row)) -> Result<(), CliError> {
         each_row(&self.path, |row| {
             if self.filter.matches(&row) {
                 use_row(&row);
@@ -92,7 +92,7 @@ impl FilteredLog {
         new: &WorkspaceSecurityPolicy,
     ) -> Result<ReplayReport, CliError> {
         let mut replay = Replay::new(new);
-        self.each(|row| replay.add(row, Some(old)))?;
+        self.for_each_row(|row| replay.add(row, Some(old)))?;
         Ok(replay.into_report())
     }
 }

@@ -25,17 +25,17 @@ pub(super) struct TaskApprover {
     /// The binding of the question that a person has answered by moving the task.
     approved: Option<String>,
     /// The binding and the text of the unanswered question.
-    open: Mutex<Option<(String, String)>>,
+    open_request: Mutex<Option<(String, String)>>,
 }
 
 impl TaskApprover {
     pub(super) fn new(approvals: TaskApprovals, approved: Option<String>) -> Self {
-        Self { approvals, approved, open: Mutex::default() }
+        Self { approvals, approved, open_request: Mutex::default() }
     }
 
     /// Takes the unanswered question, if one was asked.
     pub(super) fn take_open(&self) -> Option<(String, String)> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.open_request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -50,7 +50,8 @@ impl Approver for TaskApprover {
             TaskApprovals::Folder | TaskApprovals::Nothing => {}
         }
         let question = one_line(&question(request, COLUMNS));
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some((request.binding.clone(), question));
+        *self.open_request.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((request.binding.clone(), question));
         AttributedAnswer::by(ApproverKind::Program, ApprovalAnswer::Unavailable)
     }
 }

@@ -34,11 +34,11 @@ pub(super) fn writable(
     for mount in registry.mounts().iter().filter(|mount| written.contains(mount.name().as_str())) {
         for folder in folders {
             let is_reached =
-                match (identity(mount.directory()), ancestry(folder), ancestors_of(mount.directory())) {
+                match (identity(mount.directory()), find_ancestry(folder), ancestors_of(mount.directory())) {
                     // The folder is in the mount, or the mount in the folder.
                     (Some(mount), Some(folder), Some(above_mount)) => {
                         folder.ancestors.contains(&mount)
-                            || folder.own.is_some_and(|folder| above_mount.contains(&folder))
+                            || folder.own_identity.is_some_and(|folder| above_mount.contains(&folder))
                     }
                     // A mount or a folder that cannot be examined counts as reachable.
                     _ => true,
@@ -65,19 +65,19 @@ fn identity(folder: impl AsFd) -> Option<Identity> {
 /// A folder with its ancestors.
 struct Ancestry {
     /// The folder itself. `None` if it does not exist yet: in that case no mount is in it.
-    own: Option<Identity>,
+    own_identity: Option<Identity>,
     /// The existing ancestors of the folder, and the folder itself.
     ancestors: Vec<Identity>,
 }
 
-fn ancestry(folder: &Path) -> Option<Ancestry> {
+fn find_ancestry(folder: &Path) -> Option<Ancestry> {
     let absolute = std::path::absolute(folder).ok()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).ok();
     let own = open(&absolute).and_then(identity);
     // A missing folder will be created in its nearest existing ancestor.
     let ancestors = ancestors_of(absolute.ancestors().find_map(open)?)?;
-    Some(Ancestry { own, ancestors })
+    Some(Ancestry { own_identity: own, ancestors })
 }
 
 /// Returns the identities of a folder and of all its ancestors.

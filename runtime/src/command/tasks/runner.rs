@@ -65,7 +65,7 @@ impl TaskCallRunner for RegistryCalls {
             .is_some_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
         match approver.take_open().filter(|_| is_unanswered) {
             Some((binding, question)) => TaskRunnerResult::NeedsApproval { binding, question },
-            None => TaskRunnerResult::Ended(hinted(result)),
+            None => TaskRunnerResult::Ended(add_hint(result)),
         }
     }
 
@@ -75,7 +75,7 @@ impl TaskCallRunner for RegistryCalls {
 }
 
 /// Adds advice about the configuration, if the call named a tool that the policy could offer.
-fn hinted(mut result: ToolResult) -> ToolResult {
+fn add_hint(mut result: ToolResult) -> ToolResult {
     let section = match &*result.tool {
         name if Operation::needs_search_provider(name) => "[search]",
         name if Operation::needs_notify(name) => "[notify]",

@@ -27,7 +27,7 @@ fn hostile_names_are_text() {
                 vec![html! { code title=(EscapedText(name)) { (Untrusted(name)) } }, html! { (Count(1_234)) }]
             })
             .collect(),
-        more: 1_000_000,
+        omitted: 1_000_000,
     };
     let shown = html! { (listing) }.into_string();
     assert!(!shown.chars().any(is_deceptive), "{shown}");

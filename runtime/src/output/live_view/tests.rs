@@ -151,7 +151,7 @@ fn the_result_of_a_streamed_call_shows_only_notes_on_its_end() {
         live.show(&event);
     }
     assert_eq!(screen.text(), "  │ one\n  ✓ 1.5 ms\n  │ one\n  │ two\n  ✓ 1.5 ms\n");
-    assert!(live.state().streamed.is_empty());
+    assert!(live.state().streamed_outputs.is_empty());
 }
 
 #[test]

@@ -18,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The locks that are held, by number.
 struct Locks {
-    held: BTreeMap<u32, HeldLock>,
+    held_locks: BTreeMap<u32, HeldLock>,
     next_number: u32,
 }
 
@@ -28,7 +28,7 @@ struct HeldLock {
     thread: ThreadId,
 }
 
-static LOCKS: Mutex<Locks> = Mutex::new(Locks { held: BTreeMap::new(), next_number: 0 });
+static LOCKS: Mutex<Locks> = Mutex::new(Locks { held_locks: BTreeMap::new(), next_number: 0 });
 static RELEASED: Condvar = Condvar::new();
 
 pub(super) fn lock(_path: &GuestPath, target: &Path) -> Result<u32, LockFault> {
@@ -37,14 +37,14 @@ pub(super) fn lock(_path: &GuestPath, target: &Path) -> Result<u32, LockFault> {
     }
     let thread = thread::current().id();
     let locks = locks();
-    let own_locks = || locks.held.values().filter(|lock| lock.thread == thread);
+    let own_locks = || locks.held_locks.values().filter(|lock| lock.thread == thread);
     if own_locks().any(|lock| lock.path == target) {
         return Err(LockFault::HeldAlready);
     }
     if own_locks().count() >= MAX_HELD_LOCKS {
         return Err(LockFault::TooMany);
     }
-    let is_held = |locks: &mut Locks| locks.held.values().any(|lock| lock.path == target);
+    let is_held = |locks: &mut Locks| locks.held_locks.values().any(|lock| lock.path == target);
     let (mut locks, wait) =
         RELEASED.wait_timeout_while(locks, MAX_WAIT, is_held).unwrap_or_else(PoisonError::into_inner);
     if wait.timed_out() {
@@ -52,12 +52,12 @@ pub(super) fn lock(_path: &GuestPath, target: &Path) -> Result<u32, LockFault> {
     }
     let number = locks.next_number;
     locks.next_number = number.wrapping_add(1);
-    locks.held.insert(number, HeldLock { path: target.to_owned(), thread });
+    locks.held_locks.insert(number, HeldLock { path: target.to_owned(), thread });
     Ok(number)
 }
 
 pub(super) fn unlock(number: u32) {
-    locks().held.remove(&number);
+    locks().held_locks.remove(&number);
     RELEASED.notify_all();
 }
 

@@ -103,7 +103,7 @@ impl ScannedMount {
 
     /// Forgets paths that were protected only because this folder was a repository.
     pub(super) fn forget_below(&mut self, folder: &Path, patterns: &ProtectedPaths) {
-        let mut found = std::mem::take(&mut self.found);
+        let mut found = std::mem::take(&mut self.fingerprints);
         // `found` is sorted, so paths of one folder are neighbours. Compute `roots` once for each folder.
         let mut last: Option<(PathBuf, RepositoryRoots)> = None;
         found.retain(|path, found| {
@@ -113,6 +113,6 @@ impl ScannedMount {
             }
             last.as_ref().is_some_and(|(_, roots)| is_protected(patterns, path, found.kind, roots))
         });
-        self.found = found;
+        self.fingerprints = found;
     }
 }

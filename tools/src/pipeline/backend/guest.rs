@@ -37,7 +37,7 @@ pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
     /// The module's file, or the embedding program's name for the module.
     pub(crate) module_name: String,
-    pub(crate) declared: DeclarationSummary,
+    pub(crate) declarations: DeclarationSummary,
     /// The hosts that the tool declares, if it declares any.
     pub(crate) hosts: Option<DeclaredHosts>,
 }
@@ -114,7 +114,7 @@ impl Backend for GuestTool {
             module: Arc::clone(&self.module),
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
-            mount_use: labels.used().clone(),
+            mount_use: labels.mount_use().clone(),
             before_change,
             forbidden_kinds: forbidden_kinds.cloned(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
-        let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
+        let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck_threads: 5 };
         let mut caller = Caller::new("tester", "run");
         assert!(may_retry(&exhausted, &caller));
         for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {

@@ -46,11 +46,11 @@ const MAX_OPEN_RESPONSES: u32 = 8;
 pub(super) struct GuestRequests<'a> {
     attempt: CallAttempt<'a>,
     http_client: &'a HttpClientHandle,
-    declared: DeclaredHosts,
+    declared_hosts: DeclaredHosts,
     requests_made: usize,
-    next: u32,
+    next_handle: u32,
     /// The open responses by number: those that the guest has neither read to their end nor closed.
-    open: HashMap<u32, GuestResponse>,
+    open_responses: HashMap<u32, GuestResponse>,
     /// The secrets that the requests have carried.
     secrets: BTreeSet<SharedText>,
     /// The first error of the audit log, which fails the call.
@@ -61,7 +61,7 @@ pub(super) struct GuestRequests<'a> {
 struct GuestResponse {
     response: StreamedResponse,
     /// The unread part of the last chunk.
-    rest: bytes::Bytes,
+    unread_body: bytes::Bytes,
     judge: Arc<GrantJudge>,
     /// The request's row. If the response is dropped with the call, the `end` row is still written.
     record: PendingRecord,
@@ -76,10 +76,10 @@ impl<'a> GuestRequests<'a> {
         Self {
             attempt,
             http_client,
-            declared: declared_hosts,
+            declared_hosts,
             requests_made: 0,
-            next: 0,
-            open: HashMap::new(),
+            next_handle: 0,
+            open_responses: HashMap::new(),
             secrets: BTreeSet::new(),
             unrecorded: None,
         }
@@ -106,13 +106,13 @@ impl<'a> GuestRequests<'a> {
                 Some(HttpOperation::Read { body, max, reply }) => {
                     let read_result = self.read(body, max).await;
                     self.wait_if_cancelled().await;
-                    if let (Ok(bytes), Some(response)) = (&read_result, self.open.get_mut(&body)) {
+                    if let (Ok(bytes), Some(response)) = (&read_result, self.open_responses.get_mut(&body)) {
                         response.count(bytes.len());
                     }
                     reply.send(read_result.map_err(|error| fault(&error)));
                 }
                 Some(HttpOperation::Close { body, reply }) => {
-                    if let Some(response) = self.open.remove(&body) {
+                    if let Some(response) = self.open_responses.remove(&body) {
                         // The reply to a close cannot carry an error. `record` remembers the error, which
                         // fails the call at its end.
                         let _kept =
@@ -139,7 +139,7 @@ impl<'a> GuestRequests<'a> {
             let message = format!("more than {MAX_REQUESTS} requests of one call");
             return Err(ToolError::failed(message).with_code(ToolErrorCode::TooManyRequests));
         }
-        if u32::try_from(self.open.len()).is_ok_and(|open_count| open_count >= MAX_OPEN_RESPONSES) {
+        if u32::try_from(self.open_responses.len()).is_ok_and(|open_count| open_count >= MAX_OPEN_RESPONSES) {
             let message =
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
             return Err(ToolError::failed(message).with_code(ToolErrorCode::TooManyResponses));
@@ -153,7 +153,7 @@ impl<'a> GuestRequests<'a> {
             Ok((response, judge)) => {
                 let rest = bytes::Bytes::new();
                 pending_record.passed_bytes = Some(0);
-                Ok(self.open(GuestResponse { response, rest, judge, record: pending_record }))
+                Ok(self.open(GuestResponse { response, unread_body: rest, judge, record: pending_record }))
             }
             Err(error) => {
                 self.record(pending_record, RequestEnd::Failed(&error))?;
@@ -172,8 +172,8 @@ impl<'a> GuestRequests<'a> {
     ) -> Result<(StreamedResponse, Arc<GrantJudge>), ToolError> {
         let CallAttempt { checked, grant, deadline, labels, caller, host, .. } = self.attempt;
         let time_left = deadline.saturating_duration_since(Instant::now());
-        let mut judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), time_left);
-        if self.open.values().any(|open| open.response.coding == ContentCoding::Brotli) {
+        let mut judge = GrantJudge::new(grant.clone(), Some(self.declared_hosts.clone()), time_left);
+        if self.open_responses.values().any(|open| open.response.coding == ContentCoding::Brotli) {
             judge = judge.with_small_decoders();
         }
         let tool = checked.tool.descriptor().name.as_str();
@@ -234,8 +234,8 @@ impl<'a> GuestRequests<'a> {
     }
 
     fn open(&mut self, open_response: GuestResponse) -> HttpResponseHead {
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
+        let number = self.next_handle;
+        self.next_handle = self.next_handle.wrapping_add(1);
         let response = &open_response.response;
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
         let headers = response.headers.iter();
@@ -246,19 +246,19 @@ impl<'a> GuestRequests<'a> {
             url: response.url.to_string(),
             headers: headers.collect(),
         };
-        self.open.insert(number, open_response);
+        self.open_responses.insert(number, open_response);
         head
     }
 
     /// Returns the next bytes of a body. No bytes mean the end of the body, or a response that is not open.
     async fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, ToolError> {
-        let Some(open_response) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
+        let Some(open_response) = self.open_responses.get_mut(&number) else { return Ok(Vec::new()) };
         let read_result = open_response.read(max).await;
         if read_result.as_ref().is_ok_and(|bytes| !bytes.is_empty()) {
             return read_result;
         }
         // Write the row before the guest learns that the body has ended.
-        if let Some(GuestResponse { record, .. }) = self.open.remove(&number) {
+        if let Some(GuestResponse { record, .. }) = self.open_responses.remove(&number) {
             self.record(
                 record,
                 read_result.as_ref().map_or_else(RequestEnd::Failed, |_end| RequestEnd::Closed(true)),
@@ -273,7 +273,7 @@ impl<'a> GuestRequests<'a> {
     /// # Errors
     /// `unavailable` with the code `audit_unwritable` if a row of a request could not be written.
     pub(super) fn finish(mut self, failure: Option<&ToolError>) -> Result<(), ToolError> {
-        let mut open_responses: Vec<_> = self.open.drain().collect();
+        let mut open_responses: Vec<_> = self.open_responses.drain().collect();
         open_responses.sort_unstable_by_key(|(number, _)| *number);
         for (_, GuestResponse { response, record, .. }) in open_responses {
             let end = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
@@ -330,11 +330,12 @@ impl GuestResponse {
     /// # Cancellation
     /// Dropping the future loses no byte.
     async fn read(&mut self, max: usize) -> Result<Vec<u8>, ToolError> {
-        if self.rest.is_empty() {
+        if self.unread_body.is_empty() {
             let chunk = self.response.next().await;
-            self.rest = chunk.map_err(|error| web::request_error(error, &self.judge))?.unwrap_or_default();
+            self.unread_body =
+                chunk.map_err(|error| web::request_error(error, &self.judge))?.unwrap_or_default();
         }
-        Ok(self.rest.split_to(max.min(self.rest.len())).into())
+        Ok(self.unread_body.split_to(max.min(self.unread_body.len())).into())
     }
 
     /// Adds to the bytes that the guest has received, for the `end` row.

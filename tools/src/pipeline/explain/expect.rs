@@ -27,8 +27,8 @@ impl Explainer {
             policy,
             provenance,
             mounts: crate::sandbox::mounts::MountTable::default(),
-            exposed: std::sync::Arc::default(),
-            missing: Vec::new(),
+            exposed_files: std::sync::Arc::default(),
+            missing_mounts: Vec::new(),
         }
     }
 

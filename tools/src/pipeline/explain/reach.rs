@@ -126,7 +126,7 @@ impl Explainer {
             if !grants.iter().any(reads) {
                 continue;
             }
-            let (verdict, rule) = strictest(&grants);
+            let (verdict, rule) = strictest_verdict(&grants);
             // An operation passes the data that one step reads to the next step; the result of any other tool
             // goes to the model.
             let mut to = locations(&grants, Some(mount));
@@ -204,7 +204,7 @@ impl Explainer {
             if grants.iter().all(|grants| grants.hosts.is_empty()) {
                 continue;
             }
-            let (verdict, rule) = strictest(&grants);
+            let (verdict, rule) = strictest_verdict(&grants);
             reaches_model |= verdict != Approval::Deny;
             let to = if verdict == Approval::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
@@ -229,7 +229,7 @@ impl Explainer {
                 continue;
             }
             let grants = self.all_grants(tool);
-            let (verdict, rule) = strictest(&grants);
+            let (verdict, rule) = strictest_verdict(&grants);
             is_sent |= verdict != Approval::Deny;
             let to = if verdict == Approval::Deny { Vec::new() } else { hosts.clone() };
             steps.push(FlowStep {
@@ -256,7 +256,7 @@ impl Explainer {
         let mut reaches_model = false;
         for tool in tools.iter().filter(|tool| is_passed_on && tool.descriptor.may_run_commands()) {
             let grants = self.all_grants(tool);
-            let (verdict, rule) = strictest(&grants);
+            let (verdict, rule) = strictest_verdict(&grants);
             let mut to = locations(&grants, None);
             to.insert(0, MODEL.to_owned());
             reaches_model |= verdict != Approval::Deny;
@@ -285,7 +285,7 @@ impl Explainer {
             return None;
         }
         if let Some(shell) = self.policy.shell().filter(|_| tool.descriptor.may_run_commands()) {
-            return shell.commands.unasked().next().map(|rule| format!("shell.unasked[\"{rule}\"]"));
+            return shell.commands.allowed_commands().next().map(|rule| format!("shell.unasked[\"{rule}\"]"));
         }
         let (mount, access) = mount?;
         let labels = labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
@@ -328,7 +328,7 @@ fn name_of(tool: &ExplainedTool) -> String {
 }
 
 /// Returns the strictest verdict of a tool or its steps, with its rule.
-fn strictest(grants: &[ToolGrants]) -> (Approval, String) {
+fn strictest_verdict(grants: &[ToolGrants]) -> (Approval, String) {
     let strictest = grants.iter().max_by_key(|grants| grants.verdict);
     strictest.map_or((Approval::Deny, String::new()), |grants| (grants.verdict, grants.rule.clone()))
 }

@@ -76,13 +76,13 @@ pub(super) async fn send(
     let stream = tokio::net::TcpStream::from_std(stream).map_err(SmtpError::Connection)?;
     let peer = stream.peer_addr().map_err(SmtpError::Connection)?;
     let stream: Box<dyn AsyncTokioStream> = match tls {
-        None => Box::new(Bounded { stream, peer, left: MAX_RECEIVED_BYTES }),
+        None => Box::new(Bounded { stream, peer, remaining_bytes: MAX_RECEIVED_BYTES }),
         Some(config) => {
             let host = server.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let name = ServerName::try_from(host).map_err(SmtpError::Name)?;
             let stream =
                 TlsConnector::from(config).connect(name, stream).await.map_err(SmtpError::Connection)?;
-            Box::new(Bounded { stream, peer, left: MAX_RECEIVED_BYTES })
+            Box::new(Bounded { stream, peer, remaining_bytes: MAX_RECEIVED_BYTES })
         }
     };
     // The default name, `[127.0.0.1]`, reveals nothing about this machine.
@@ -108,7 +108,7 @@ pub(super) async fn send(
 struct Bounded<S> {
     stream: S,
     peer: SocketAddr,
-    left: usize,
+    remaining_bytes: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + std::fmt::Debug> AsyncTokioStream for Bounded<S> {
@@ -126,8 +126,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = polled {
-            match self.left.checked_sub(buffer.filled().len() - before) {
-                Some(left) => self.left = left,
+            match self.remaining_bytes.checked_sub(buffer.filled().len() - before) {
+                Some(left) => self.remaining_bytes = left,
                 None => return Poll::Ready(Err(io::Error::other("the mail server's answer does not end"))),
             }
         }

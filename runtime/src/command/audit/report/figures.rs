@@ -162,16 +162,16 @@ pub(super) struct Program {
 #[derive(Debug, Default)]
 pub(super) struct Newest {
     pub(super) count: u64,
-    pub(super) shown: VecDeque<ReportedChange>,
+    pub(super) newest_changes: VecDeque<ReportedChange>,
 }
 
 impl Newest {
     fn add(&mut self, change: ReportedChange) {
         self.count += 1;
-        if self.shown.len() == MAX_CHANGES {
-            self.shown.pop_front();
+        if self.newest_changes.len() == MAX_CHANGES {
+            self.newest_changes.pop_front();
         }
-        self.shown.push_back(change);
+        self.newest_changes.push_back(change);
     }
 }
 

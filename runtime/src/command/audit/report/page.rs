@@ -111,7 +111,7 @@ fn headline(input: &ReportInput<'_>) -> Markup {
 
 /// Shows whether the log is intact. The chain and the evidence about its end are shown separately.
 fn state_of_the_log(input: &ReportInput<'_>) -> Markup {
-    let VerifyReport { rows, last_seq, head, broken, .. } = input.verification;
+    let VerifyReport { rows, last_seq, head, first_break: broken, .. } = input.verification;
     html! {
         section.states aria-label="The state of the log" {
             @match broken {
@@ -197,7 +197,7 @@ fn limits() -> Markup {
 
 /// Returns the number of a tally's rows that a listing leaves out.
 fn omitted<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
-    debug_assert!(tally.others().is_none() || names > MAX_ROWS, "names are left out only after many");
+    debug_assert!(tally.other_values().is_none() || names > MAX_ROWS, "names are left out only after many");
     names.saturating_sub(MAX_ROWS) as u64
 }
 

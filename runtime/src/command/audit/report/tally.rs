@@ -12,12 +12,12 @@ const MAX_NAME_BYTES: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct Tally<K, V> {
     named: BTreeMap<K, V>,
-    others: Option<V>,
+    other_values: Option<V>,
 }
 
 impl<K, V> Default for Tally<K, V> {
     fn default() -> Self {
-        Self { named: BTreeMap::new(), others: None }
+        Self { named: BTreeMap::new(), other_values: None }
     }
 }
 
@@ -27,19 +27,19 @@ impl<K: Ord, V: Default> Tally<K, V> {
         if self.named.len() < MAX_NAMES || self.named.contains_key(&name) {
             return self.named.entry(name).or_default();
         }
-        self.others.get_or_insert_default()
+        self.other_values.get_or_insert_default()
     }
 
     /// Returns the names with their values, ordered by descending `weight`.
-    pub(super) fn heaviest(&self, weight: impl Fn(&V) -> u64) -> Vec<(&K, &V)> {
+    pub(super) fn sorted_by_weight(&self, weight: impl Fn(&V) -> u64) -> Vec<(&K, &V)> {
         let mut entries: Vec<_> = self.named.iter().collect();
         entries.sort_by_key(|(_, value)| std::cmp::Reverse(weight(value)));
         entries
     }
 
     /// Returns the value of all names that did not fit.
-    pub(super) fn others(&self) -> Option<&V> {
-        self.others.as_ref()
+    pub(super) fn other_values(&self) -> Option<&V> {
+        self.other_values.as_ref()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,8 +69,8 @@ mod tests {
             *tally.of(format!("{number}")) += 1;
         }
         *tally.of("7".to_owned()) += 1;
-        assert_eq!(tally.others(), Some(&5));
-        let heaviest = tally.heaviest(|count| *count);
+        assert_eq!(tally.other_values(), Some(&5));
+        let heaviest = tally.sorted_by_weight(|count| *count);
         assert_eq!((heaviest.len(), heaviest[0]), (MAX_NAMES, (&"7".to_owned(), &2)));
     }
 

@@ -50,7 +50,7 @@ fn verification() -> VerifyReport {
         rows: 3,
         last_seq: 3,
         head: "ab".repeat(32),
-        broken: None,
+        first_break: None,
         open_begins: Vec::new(),
         open_begins_omitted: 0,
         first_seq: 1,
@@ -188,7 +188,7 @@ fn the_headline_says_whether_the_log_is_whole() {
             && not_anchored.contains("Rows cut off the end would not be noticed")
     );
     assert!(not_anchored.contains("no row meets the filters"));
-    report.broken =
+    report.first_break =
         Some(ChainBreak { path: "audit.jsonl".into(), line: 4, offset: 99, why: BreakReason::HashMismatch });
     let broken = page(&report, &AnchorState::Missing { source });
     assert!(broken.contains("✗ The chain is broken") && broken.contains("✗ Rows are missing"));

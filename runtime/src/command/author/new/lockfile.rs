@@ -8,7 +8,7 @@ use crate::error::AuthorError;
 
 /// Creates the lock file from the checkout's lock file, which cargo reduces to the packages that the crate
 /// needs. Falls back to packages that are available offline, and then to the network.
-pub(crate) fn make(folder: &Path, sdk: &Path) -> Result<(), AuthorError> {
+pub(crate) fn create_lockfile(folder: &Path, sdk: &Path) -> Result<(), AuthorError> {
     let failed = |source| AuthorError::Make { path: folder.to_owned(), source };
     let lock = folder.join("Cargo.lock");
     if let Some(checkout) = sdk.parent() {

@@ -173,12 +173,12 @@ impl fmt::Display for Counterexample {
 
 /// A policy that fails its operator's expectations.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", lines(failed, *omitted))]
+#[error("{}", lines(failed, *omitted_results))]
 pub struct FailedExpectations {
     /// The failed expectations, at most 50; never empty.
     pub failed: Vec<ExpectationResult>,
     /// The number of failed expectations beyond these.
-    pub omitted: usize,
+    pub omitted_results: usize,
 }
 
 impl FailedExpectations {
@@ -189,7 +189,7 @@ impl FailedExpectations {
             report.results.into_iter().filter(|result| !result.holds).collect();
         let omitted = failed.len().saturating_sub(MAX_FAILED);
         failed.truncate(MAX_FAILED);
-        (!failed.is_empty()).then_some(Self { failed, omitted })
+        (!failed.is_empty()).then_some(Self { failed, omitted_results: omitted })
     }
 }
 

@@ -33,15 +33,15 @@ fn a_call_counts_by_its_end() {
     assert_eq!(figures.total.mean_us(), Some(20));
     let agents: Vec<_> = figures
         .agents
-        .heaviest(|calls| calls.calls)
+        .sorted_by_weight(|calls| calls.calls)
         .iter()
         .map(|(name, calls)| (name.as_str(), calls.calls))
         .collect();
     assert_eq!(agents, [("–", 4), ("x", 1)]);
-    let denials = figures.denials.heaviest(|denials| denials.calls);
+    let denials = figures.denials.sorted_by_weight(|denials| denials.calls);
     assert_eq!((denials[0].0.code.as_str(), denials[0].1.seq), ("mount_not_granted", 3));
     assert_eq!(denials[0].1.subject.as_deref(), Some("/vault/x"));
-    let approvals = figures.approvals.heaviest(|answers| answers.count);
+    let approvals = figures.approvals.sorted_by_weight(|answers| answers.count);
     let (kind, answers) = approvals[0];
     assert_eq!(
         (kind.by, kind.uid, kind.rule.as_str(), answers.count),
@@ -58,7 +58,7 @@ fn hosts_have_requests_connections_and_refusals() {
     ]);
     let hosts: Vec<_> = figures
         .hosts
-        .heaviest(Traffic::total)
+        .sorted_by_weight(Traffic::total)
         .iter()
         .map(|(host, traffic)| {
             (host.as_str(), traffic.requests, traffic.connections, traffic.refused, traffic.received)
@@ -72,7 +72,7 @@ fn hosts_have_requests_connections_and_refusals() {
             ("https://b.example", 0, 0, 1, 0)
         ]
     );
-    assert_eq!(figures.secrets.heaviest(|answers| answers.count)[0].0.0, "key");
+    assert_eq!(figures.secrets.sorted_by_weight(|answers| answers.count)[0].0.0, "key");
 }
 
 #[test]
@@ -82,9 +82,12 @@ fn changes_are_the_newest() {
         MAX_CHANGES + 3
     ];
     let figures = figures(&rows[..60.min(rows.len())]);
-    assert_eq!((figures.changes.count, figures.changes.shown.len()), (MAX_CHANGES as u64 + 3, MAX_CHANGES));
-    assert_eq!(figures.changes.shown[0].seq, 4);
-    assert_eq!(figures.changes.shown[0].subject, "a → b");
+    assert_eq!(
+        (figures.changes.count, figures.changes.newest_changes.len()),
+        (MAX_CHANGES as u64 + 3, MAX_CHANGES)
+    );
+    assert_eq!(figures.changes.newest_changes[0].seq, 4);
+    assert_eq!(figures.changes.newest_changes[0].subject, "a → b");
 }
 
 #[test]

@@ -38,21 +38,21 @@ pub(super) fn calls(figures: &Figures) -> Markup {
 }
 
 fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
-    let entries = tally.heaviest(|calls| calls.calls);
+    let entries = tally.sorted_by_weight(|calls| calls.calls);
     let mut rows: Vec<_> = entries
         .iter()
         .take(MAX_ROWS)
         .map(|(name, calls)| row(html! { code { (Untrusted(name)) } }, calls))
         .collect();
-    if let Some(others) = tally.others() {
+    if let Some(others) = tally.other_values() {
         rows.push(row(html! { "names that did not fit" }, others));
     }
     let more = omitted(tally, entries.len());
-    html! { (Listing { caption, columns: &CALL_COLUMNS, rows, more }) }
+    html! { (Listing { caption, columns: &CALL_COLUMNS, rows, omitted }) }
 }
 
 fn models(figures: &Figures) -> Markup {
-    let entries = figures.models.heaviest(|requests| requests.requests);
+    let entries = figures.models.sorted_by_weight(|requests| requests.requests);
     if entries.is_empty() {
         return Markup::default();
     }
@@ -71,7 +71,7 @@ fn models(figures: &Figures) -> Markup {
         .take(MAX_ROWS)
         .map(|(name, requests)| row(html! { code { (Untrusted(name)) } }, requests))
         .collect();
-    if let Some(others) = figures.models.others() {
+    if let Some(others) = figures.models.other_values() {
         rows.push(row(html! { "names that did not fit" }, others));
     }
     let columns = &[
@@ -83,7 +83,7 @@ fn models(figures: &Figures) -> Markup {
         Text("Last, UTC"),
     ];
     let more = omitted(&figures.models, entries.len());
-    html! { (Listing { caption: "Requests to models", columns, rows, more }) }
+    html! { (Listing { caption: "Requests to models", columns, rows, omitted }) }
 }
 
 fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
@@ -110,7 +110,7 @@ pub(super) fn denials(figures: &Figures) -> Markup {
         return html! { p { "No call was denied." } };
     }
     // The page has room for some rows only, so the most frequent come first.
-    let entries = figures.denials.heaviest(|denials| denials.calls);
+    let entries = figures.denials.sorted_by_weight(|denials| denials.calls);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
         vec![
             html! { code { (Untrusted(&kind.code)) } },
@@ -137,11 +137,11 @@ pub(super) fn denials(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: omitted(&figures.denials, entries.len()),
+        omitted: omitted(&figures.denials, entries.len()),
     };
     html! {
         (listing)
-        @if let Some(others) = figures.denials.others() {
+        @if let Some(others) = figures.denials.other_values() {
             p.more { (Count(others.calls)) " further denials have codes, rules or tools that did not fit" }
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
     if figures.approvals.is_empty() {
         return html! { p { "No call asked for an approval." } };
     }
-    let entries = figures.approvals.heaviest(|answers| answers.count);
+    let entries = figures.approvals.sorted_by_weight(|answers| answers.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, answers)| {
         vec![
             html! { code { (Untrusted(&kind.tool)) } },
@@ -178,14 +178,14 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: omitted(&figures.approvals, entries.len()),
+        omitted: omitted(&figures.approvals, entries.len()),
     };
     html! {
         p { "“terminal” and “elicitation” are answers of a person to a question, which the state folder keeps. “flag” is \
              the operator's answer in advance, “session” an earlier answer that covers the call, and “program” the answer of \
              code." }
         (listing)
-        @if let Some(others) = figures.approvals.others() {
+        @if let Some(others) = figures.approvals.other_values() {
             p.more { (Count(others.count)) " further calls have approvers or rules that did not fit" }
         }
     }

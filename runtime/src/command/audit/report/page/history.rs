@@ -23,7 +23,7 @@ pub(super) fn history(input: &ReportInput<'_>) -> Markup {
 
 fn policies(input: &ReportInput<'_>) -> Markup {
     let tally = &input.figures.policies;
-    let entries = tally.heaviest(|answers| answers.count);
+    let entries = tally.sorted_by_weight(|answers| answers.count);
     let in_force = input.policy.digest().as_str();
     let rows = entries.iter().take(MAX_ROWS).map(|(policy, answers)| {
         vec![
@@ -40,7 +40,7 @@ fn policies(input: &ReportInput<'_>) -> Markup {
                 caption: "Policies that decided the calls",
                 columns: &[Text("Policy"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
                 rows,
-                more: omitted(tally, entries.len()),
+                omitted: omitted(tally, entries.len()),
             })
         }
     }
@@ -50,7 +50,7 @@ fn changes(changes: &Newest) -> Markup {
     if changes.count == 0 {
         return html! { p { "The policy did not change." } };
     }
-    let rows = changes.shown.iter().rev().map(|change| {
+    let rows = changes.newest_changes.iter().rev().map(|change| {
         vec![
             html! { (Time(change.time)) },
             html! { code { (Untrusted(&change.subject)) } },
@@ -74,7 +74,7 @@ fn changes(changes: &Newest) -> Markup {
             Number("Row"),
         ],
         rows: rows.collect(),
-        more: changes.count - changes.shown.len() as u64,
+        omitted: changes.count - changes.newest_changes.len() as u64,
     };
     html! { (listing) }
 }
@@ -83,10 +83,10 @@ fn programs(figures: &Figures) -> Markup {
     if figures.programs.is_empty() {
         return html! { p { "No row reports a start." } };
     }
-    let entries = figures.programs.heaviest(|answers| answers.count);
+    let entries = figures.programs.sorted_by_weight(|answers| answers.count);
     let starts: u64 = entries.iter().map(|(_, answers)| answers.count).sum::<u64>()
         // Count the programs that did not fit too, so that the sum covers the whole log.
-        + figures.programs.others().map_or(0, |others| others.count);
+        + figures.programs.other_values().map_or(0, |others| others.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(program, answers)| {
         vec![
             html! { (Untrusted(&program.version)) },
@@ -112,7 +112,7 @@ fn programs(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: omitted(&figures.programs, entries.len()),
+        omitted: omitted(&figures.programs, entries.len()),
     };
     html! {
         (listing)
@@ -127,7 +127,7 @@ fn pins(pins: &Newest) -> Markup {
     if pins.count == 0 {
         return html! {};
     }
-    let rows = pins.shown.iter().rev().map(|change| {
+    let rows = pins.newest_changes.iter().rev().map(|change| {
         vec![
             html! { code { (Untrusted(&change.subject)) } },
             html! { (Untrusted(&change.cause)) },
@@ -140,7 +140,7 @@ fn pins(pins: &Newest) -> Markup {
         caption: "Approvals of modules' tools, the newest first",
         columns: &[Text("Tool"), Text("Change"), Text("By"), Number("Row"), Text("Time, UTC")],
         rows: rows.collect(),
-        more: pins.count - pins.shown.len() as u64,
+        omitted: pins.count - pins.newest_changes.len() as u64,
     };
     html! { (listing) }
 }
@@ -163,7 +163,7 @@ fn open_calls(input: &ReportInput<'_>) -> Markup {
         caption: "Open calls: they run now, or their process died",
         columns: &[Text("Tool"), Text("Call"), Text("Process"), Number("Row")],
         rows: rows.collect(),
-        more: open.len().saturating_sub(MAX_ROWS) as u64 + input.verification.open_begins_omitted,
+        omitted: open.len().saturating_sub(MAX_ROWS) as u64 + input.verification.open_begins_omitted,
     };
     html! { (listing) }
 }

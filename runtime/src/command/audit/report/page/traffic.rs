@@ -20,7 +20,7 @@ fn hosts(figures: &Figures) -> Markup {
     if figures.hosts.is_empty() {
         return html! { p { "No call named or reached a host." } };
     }
-    let entries = figures.hosts.heaviest(Traffic::total);
+    let entries = figures.hosts.sorted_by_weight(Traffic::total);
     let size = |count: u64| html! { @if count == 0 { span.none { "–" } } @else { (bytes(count)) } };
     let rows = entries.iter().take(MAX_ROWS).map(|(host, traffic)| {
         vec![
@@ -45,12 +45,12 @@ fn hosts(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: omitted(&figures.hosts, entries.len()),
+        omitted: omitted(&figures.hosts, entries.len()),
     };
     html! {
         p { "Bytes are counted for the connections of commands only. Rows of requests do not have them." }
         (listing)
-        @if let Some(others) = figures.hosts.others() {
+        @if let Some(others) = figures.hosts.other_values() {
             p.more { (Count(others.total())) " further requests and connections went to hosts that did not fit" }
         }
     }
@@ -60,7 +60,7 @@ fn secrets(figures: &Figures) -> Markup {
     if figures.secrets.is_empty() {
         return html! { p { "No request carried a secret." } };
     }
-    let entries = figures.secrets.heaviest(|answers| answers.count);
+    let entries = figures.secrets.sorted_by_weight(|answers| answers.count);
     let rows = entries.iter().take(MAX_ROWS).map(|((secret, tool), answers)| {
         vec![
             html! { code { (Untrusted(secret)) } },
@@ -74,11 +74,11 @@ fn secrets(figures: &Figures) -> Markup {
         caption: "Secrets that requests carried, by name; no row has a value",
         columns: &[Text("Secret"), Text("Tool"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
         rows: rows.collect(),
-        more: omitted(&figures.secrets, entries.len()),
+        omitted: omitted(&figures.secrets, entries.len()),
     };
     html! {
         (listing)
-        @if let Some(others) = figures.secrets.others() {
+        @if let Some(others) = figures.secrets.other_values() {
             p.more { (Count(others.count)) " further uses are of secrets and tools that did not fit" }
         }
     }

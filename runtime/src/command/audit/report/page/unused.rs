@@ -26,8 +26,8 @@ struct RuleUse<'a> {
     used_by: Vec<&'a str>,
     unused_by: Vec<&'a str>,
     unseen_by: Vec<&'a str>,
-    wrote: u64,
-    tried: u64,
+    written_calls: u64,
+    refused_calls: u64,
 }
 
 /// The kind of a finding, in the order of the report.
@@ -44,7 +44,7 @@ impl RuleUse<'_> {
             None
         } else if self.used_by.is_empty() {
             Some(Finding::NeverUsed)
-        } else if self.access == Some(Access::Write) && self.wrote == 0 {
+        } else if self.access == Some(Access::Write) && self.written_calls == 0 {
             Some(Finding::OnlyRead)
         } else {
             (!self.unused_by.is_empty()).then_some(Finding::UsedByFew)
@@ -71,7 +71,7 @@ pub(super) fn unused(input: &ReportInput<'_>) -> Markup {
             } },
             tools(&rule_use.unused_by),
             tools(&rule_use.used_by),
-            super::number(rule_use.tried),
+            super::number(rule_use.refused_calls),
         ]
     });
     let listing = Listing {
@@ -85,7 +85,7 @@ pub(super) fn unused(input: &ReportInput<'_>) -> Markup {
             Number("✗ Refused"),
         ],
         rows: rows.collect(),
-        more: findings.len().saturating_sub(MAX_ROWS) as u64,
+        omitted: findings.len().saturating_sub(MAX_ROWS) as u64,
     };
     let hosts = unused_hosts(input);
     html! {
@@ -113,8 +113,8 @@ fn by_rule<'a>(input: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
             let count = input.counts.of(grants, &grant.mount);
             let rule = rules.entry(&grant.rule).or_default();
             (rule.mount, rule.access) = (&grant.mount, Some(grant.access));
-            rule.wrote += count.wrote;
-            rule.tried += count.tried;
+            rule.written_calls += count.wrote;
+            rule.refused_calls += count.tried;
             let tools = match GrantUse::of(count) {
                 GrantUse::Used => &mut rule.used_by,
                 GrantUse::Unused => &mut rule.unused_by,
