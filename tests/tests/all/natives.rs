@@ -228,7 +228,7 @@ async fn a_taken_or_lookalike_name_is_refused_at_the_build() {
         let builder = fixture.builder().await.expect("bootstraps");
         let error = builder.tool(Spy::repeating(name)).build().expect_err(name);
         let is_other_case = matches!(&error, BootstrapError::Registry(RegistryError::DiffersInCase { name: refused, other_tool })
-            if [refused.as_str(), other.as_str()].contains(&&*name.to_lowercase()));
+            if [refused.as_str(), other_tool.as_str()].contains(&&*name.to_lowercase()));
         assert!(is_other_case, "{name}: {error:?}");
     }
     let fixture = Fixture::new();

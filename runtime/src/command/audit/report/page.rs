@@ -196,7 +196,7 @@ fn limits() -> Markup {
 }
 
 /// Returns the number of a tally's rows that a listing leaves out.
-fn omitted<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
+fn omitted_rows<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
     debug_assert!(tally.other_values().is_none() || names > MAX_ROWS, "names are left out only after many");
     names.saturating_sub(MAX_ROWS) as u64
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MAX_ROWS, duration, number, omitted, time};
+use super::{MAX_ROWS, duration, number, omitted_rows, time};
 use crate::{
     command::audit::report::{
         figures::{Calls, Figures, ModelRequests},
@@ -47,7 +47,7 @@ fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
     if let Some(others) = tally.other_values() {
         rows.push(row(html! { "names that did not fit" }, others));
     }
-    let more = omitted(tally, entries.len());
+    let omitted = omitted_rows(tally, entries.len());
     html! { (Listing { caption, columns: &CALL_COLUMNS, rows, omitted }) }
 }
 
@@ -82,7 +82,7 @@ fn models(figures: &Figures) -> Markup {
         Number("Tokens out"),
         Text("Last, UTC"),
     ];
-    let more = omitted(&figures.models, entries.len());
+    let omitted = omitted_rows(&figures.models, entries.len());
     html! { (Listing { caption: "Requests to models", columns, rows, omitted }) }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn denials(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        omitted: omitted(&figures.denials, entries.len()),
+        omitted: omitted_rows(&figures.denials, entries.len()),
     };
     html! {
         (listing)
@@ -178,7 +178,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        omitted: omitted(&figures.approvals, entries.len()),
+        omitted: omitted_rows(&figures.approvals, entries.len()),
     };
     html! {
         p { "“terminal” and “elicitation” are answers of a person to a question, which the state folder keeps. “flag” is \

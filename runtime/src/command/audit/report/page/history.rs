@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MAX_ROWS, ReportInput, digest, number, omitted, time};
+use super::{MAX_ROWS, ReportInput, digest, number, omitted_rows, time};
 use crate::{
     command::audit::report::figures::{Figures, Newest},
     output::html::{
@@ -40,7 +40,7 @@ fn policies(input: &ReportInput<'_>) -> Markup {
                 caption: "Policies that decided the calls",
                 columns: &[Text("Policy"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
                 rows,
-                omitted: omitted(tally, entries.len()),
+                omitted: omitted_rows(tally, entries.len()),
             })
         }
     }
@@ -112,7 +112,7 @@ fn programs(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        omitted: omitted(&figures.programs, entries.len()),
+        omitted: omitted_rows(&figures.programs, entries.len()),
     };
     html! {
         (listing)

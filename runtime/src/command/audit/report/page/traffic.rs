@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use portcullis_types::display::text::bytes;
 
-use super::{MAX_ROWS, number, omitted, time};
+use super::{MAX_ROWS, number, omitted_rows, time};
 use crate::{
     command::audit::report::figures::{Figures, Traffic},
     output::html::{
@@ -45,7 +45,7 @@ fn hosts(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        omitted: omitted(&figures.hosts, entries.len()),
+        omitted: omitted_rows(&figures.hosts, entries.len()),
     };
     html! {
         p { "Bytes are counted for the connections of commands only. Rows of requests do not have them." }
@@ -74,7 +74,7 @@ fn secrets(figures: &Figures) -> Markup {
         caption: "Secrets that requests carried, by name; no row has a value",
         columns: &[Text("Secret"), Text("Tool"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
         rows: rows.collect(),
-        omitted: omitted(&figures.secrets, entries.len()),
+        omitted: omitted_rows(&figures.secrets, entries.len()),
     };
     html! {
         (listing)
