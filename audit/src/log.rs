@@ -27,7 +27,7 @@ use super::{
         ProcessRow,
     },
     recovery::{self, Recovery},
-    row::{NewRow, NewRowEvent, SharedText},
+    row::{NewRow, NewRowEvent, SharedText, write::RowBody},
     seal::{self, SealState, SealingOptions},
     segments::SegmentName,
     stored_texts,
@@ -180,9 +180,10 @@ impl AuditLog {
     /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state
     ///   folder is damaged, or the disk is full.
     pub fn append(&self, row: &NewRow) -> Result<RowRef, AuditError> {
+        let body = RowBody::new(&row.fields, &row.event);
         self.append_with(|state, shared| {
             state.write_start(shared, None)?;
-            state.append(shared, row)
+            state.append(shared, row, &body)
         })
     }
 
@@ -399,26 +400,26 @@ impl LogState {
         self.writer.begin_segment(&self.process, row)
     }
 
-    /// Appends, with the log's lock held.
-    fn append(&mut self, shared: &SharedLog, row: &NewRow) -> Result<RowRef, AuditError> {
+    /// Appends, with the log's lock held. `body` has the fields of the row.
+    fn append(&mut self, shared: &SharedLog, row: &NewRow, body: &RowBody) -> Result<RowRef, AuditError> {
         match &row.event {
             NewRowEvent::Begin => {
                 // Set the mark before writing the row: if the process dies in between, a mark after the row
                 // would hide it from recovery.
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
-                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
+                self.writer.write(&self.process, body, 0)?;
                 self.open_calls.push(OpenCall { offset, call_id: Arc::clone(&row.fields.call_id) });
             }
             NewRowEvent::End(_) => {
-                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
+                self.writer.write(&self.process, body, 0)?;
                 let is_same_call = |open: &OpenCall| open.call_id == row.fields.call_id;
                 if let Some(index) = self.open_calls.iter().position(is_same_call) {
                     self.open_calls.remove(index);
                 }
             }
             NewRowEvent::Result(_) | NewRowEvent::Model(_) | NewRowEvent::Approve | NewRowEvent::Revoke => {
-                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
+                self.writer.write(&self.process, body, 0)?;
             }
         }
         Ok(RowRef { seq: self.writer.seq() })

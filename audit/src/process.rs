@@ -22,7 +22,7 @@ pub struct ProcessStart {
     pub binary_sha256: Option<SharedText>,
     /// The user of the process.
     pub uid: u32,
-    /// The machine's host name, or in a container the container's.
+    /// The host name of the machine, or of the container.
     pub host: Option<SharedText>,
     /// The name of this instance among several that share a policy. `None` if it has none.
     pub instance: Option<SharedText>,

@@ -14,7 +14,7 @@ use super::{
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
     rotation,
-    row::{CallEnd, NewRowEvent, Outcome},
+    row::{CallEnd, NewRowEvent, Outcome, write::RowBody},
     writer::LogWriter,
 };
 
@@ -53,7 +53,7 @@ pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Resu
             let (process, omitted) = (row.process.clone(), row.omitted);
             let call = row.into_call();
             let ending = NewRowEvent::End(CallEnd::new(Outcome::Unknown));
-            writer.write(&process, &call, &ending, omitted)?;
+            writer.write(&process, &RowBody::new(&call, &ending), omitted)?;
             closed.push(call.call_id.as_ref().to_owned());
         }
     }

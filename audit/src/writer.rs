@@ -22,10 +22,7 @@ use super::{
     process::{CheckpointRow, ProcessRow, write_process_line},
     recovery::TornTail,
     rotation,
-    row::{
-        NewRowEvent, RowFields,
-        write::{RowHead, write_line},
-    },
+    row::write::{RowBody, RowHead, write_line},
     segments::SegmentName,
     tail::{self, Tail},
 };
@@ -191,11 +188,10 @@ impl LogWriter {
     pub(super) fn write(
         &mut self,
         process: &str,
-        call: &RowFields,
-        kind: &NewRowEvent,
+        body: &RowBody,
         omitted: u64,
     ) -> Result<(), AuditError> {
-        self.write_row(process, omitted, |line, head| write_line(line, head, call, kind))
+        self.write_row(process, omitted, |line, head| write_line(line, head, body))
     }
 
     /// Writes a row that is not about a call, like [`Self::write`].

@@ -25,7 +25,7 @@ struct Listener;
 
 /// A copy of the runner's type.
 #[derive(Debug)]
-#[allow(dead_code, reason = "nobody listens here")]
+#[allow(dead_code, reason = "the target discards the frames")]
 enum StreamFrame {
     Progress(String),
     Update(ToolOutput),

@@ -29,7 +29,7 @@ mod walk;
 #[expect(clippy::too_many_arguments, reason = "they are the tool's, by name")]
 pub async fn file_search(
     ctx: &ToolContext,
-    /// What to look for, within one line: a text, or a regular expression where `regex` is set.
+    /// The text to find within one line, or a regular expression if `regex` is set.
     query: &str,
     /// The directory or file to search. Relative paths start at `/shared`.
     #[arg(path = "read", default = "/shared")]

@@ -17,7 +17,7 @@ pub async fn web_fetch_read(
     url: &str,
     /// The `Content-Type` header; empty if there was none.
     content_type: &str,
-    /// What HTML becomes.
+    /// The format to convert HTML to.
     #[arg(default = "markdown", one_of("markdown", "text", "html"))]
     format: &str,
     /// Whether to look for the readable part, or to take the whole body: for a second try.

@@ -15,7 +15,7 @@ const PDF: &str = "application/pdf";
 #[tool(tier = ReadOnly, timeout = "30s", profile = Nothing, deny_unknown)]
 pub async fn web_fetch_read_pdf(
     ctx: &ToolContext,
-    /// What the text becomes: as HTML it is in paragraphs.
+    /// The format of the text: `html` puts each paragraph into `<p>`.
     #[arg(default = "markdown", one_of("markdown", "text", "html"))]
     format: &str,
     /// Whether to read all pages, or the first ones: for a second try.

@@ -9,7 +9,6 @@ use crate::{ProtectedPaths, protect::Pattern};
 /// The names in a folder by which Git recognises a repository (gitrepository-layout(5)).
 /// Case is ignored, because some file systems ignore it. The files behind the names are not examined, because
 /// each may be a symlink.
-/// be a link.
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepositoryMarks {

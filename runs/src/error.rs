@@ -25,14 +25,14 @@ pub enum RunError {
         #[source]
         source: getrandom::Error,
     },
-    /// There is no run about this workspace.
-    #[error("there is no run about `{}`", .workspace.escape_debug())]
+    /// No run uses this workspace.
+    #[error("no run uses the workspace `{}`", .workspace.escape_debug())]
     NoRun {
         /// The folder that the run would work on, as the operator names it.
         workspace: String,
     },
-    /// The run is about another workspace. Its messages refer to other folders.
-    #[error("the run `{id}` is about `{}`, not about `{}`", .other.escape_debug(), .workspace.escape_debug())]
+    /// The run uses another workspace. Its messages refer to other folders.
+    #[error("the run `{id}` uses the workspace `{}`, not `{}`", .other.escape_debug(), .workspace.escape_debug())]
     OtherWorkspace {
         /// The id of the run.
         id: RunId,

@@ -262,7 +262,7 @@ impl GuestFs {
             Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
             // The stock function reports all other errors.
             Err(_) => Ok(()),
-            // Do not look the path up in vain: `file_list` asks about each entry.
+            // Without hidden names there is nothing to judge. Skip the lookup, because `file_list` asks about each entry.
             Ok(_) if self.hidden_in(preopen).is_none() => Ok(()),
             Ok(target) => {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;

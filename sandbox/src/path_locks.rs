@@ -174,10 +174,10 @@ mod tests {
         let _other_path = locks.acquire(key("b")).await.expect("free");
         drop(first);
         assert!(poll!(&mut third).is_pending());
-        let second = second.await.expect("its turn");
+        let second = second.await.expect("the lock is acquired");
         assert!(poll!(&mut third).is_pending());
         drop(second);
-        drop(third.await.expect("its turn"));
+        drop(third.await.expect("the lock is acquired"));
     }
 
     #[tokio::test]
@@ -189,7 +189,7 @@ mod tests {
         let mut waiting = Box::pin(other.acquire(key("a")));
         assert!(poll!(&mut waiting).is_pending());
         drop(held);
-        drop(waiting.await.expect("its turn"));
+        drop(waiting.await.expect("the lock is acquired"));
         assert_eq!(std::fs::read_dir(state.path().join("locks")).expect("the folder is readable").count(), 0);
     }
 
@@ -214,7 +214,7 @@ mod tests {
         assert!(poll!(&mut dropped).is_pending() && poll!(&mut next).is_pending());
         drop(dropped);
         drop(held);
-        next.await.expect("its turn");
+        next.await.expect("the lock is acquired");
     }
 
     #[tokio::test]
@@ -225,7 +225,7 @@ mod tests {
         let holds = (0..40).map(|number| {
             let (locks, holders) = (&processes[number % 4], &holders);
             async move {
-                let _held = locks.acquire(key("a")).await.expect("its turn");
+                let _held = locks.acquire(key("a")).await.expect("the lock is acquired");
                 assert_eq!(holders.fetch_add(1, std::sync::atomic::Ordering::AcqRel), 0);
                 tokio::task::yield_now().await;
                 holders.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);

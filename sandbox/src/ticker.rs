@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_thread_blocked_in_the_kernel_is_freed_when_overdue() {
-        install_handler().expect("nobody else handles it");
+        install_handler().expect("no other handler is installed");
         let engine = super::super::engine::build(1).expect("an engine");
         let ticker = Ticker::start(engine).expect("starts");
         let control = Arc::new(CallControl::new(Instant::now() + Duration::from_millis(20), None));

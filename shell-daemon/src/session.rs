@@ -422,7 +422,7 @@ fn send_setup(
         Some((FromSession::Refused { reason, by_namespaces: false }, _, _)) => {
             Err(ShellError::NotConfined { reason })
         }
-        None => Err(ShellError::NotConfined { reason: "it ended without a word".to_owned() }),
+        None => Err(ShellError::NotConfined { reason: "it ended before it answered".to_owned() }),
     }
 }
 

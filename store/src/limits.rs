@@ -56,10 +56,10 @@ pub const MAX_SPACES: i64 = 10_000;
 /// The maximum number of members of a space: 1,000.
 pub const MAX_MEMBERS: i64 = 1_000;
 
-/// The maximum length of the text of a message of a space: 256 KiB.
+/// The maximum length of a message's text in a space: 256 KiB.
 pub const MAX_MESSAGE_TEXT_BYTES: usize = 256 << 10;
 
-/// The maximum size of the metadata of a message of a space: 1 MiB.
+/// The maximum size of a message's metadata in a space: 1 MiB.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;
 
 /// The maximum number of messages of a space: 1,000,000.

@@ -89,6 +89,8 @@ fn error_of(error: &ToolError) -> Value {
 pub(crate) fn insert(body: &str, block: &Fence, content: &str) -> Option<String> {
     let newline = newline_of(body);
     let before = fences(body);
+    // A result in a quote or a list item needs the container's prefix on each line. A list marker becomes spaces, because
+    // it would begin a new item.
     let prefix: String =
         block.prefix.chars().map(|c| if matches!(c, '>' | ' ' | '\t') { c } else { ' ' }).collect();
     let below = format!("{newline}{prefix}{FENCE}{INFO}{newline}{prefix}{content}{newline}{prefix}{FENCE}");
@@ -101,6 +103,7 @@ pub(crate) fn insert(body: &str, block: &Fence, content: &str) -> Option<String>
 
 /// Returns whether `after` has the blocks of `before`, shifted by the addition, with the result in between.
 fn has_one_more(before: &[Fence], after: &[Fence], (at, length): (usize, usize), content: &str) -> bool {
+    // The number of blocks before the addition.
     let index = before.iter().take_while(|fence| fence.span.end <= at).count();
     if after.len() != before.len() + 1 {
         return false;

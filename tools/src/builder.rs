@@ -389,8 +389,8 @@ impl RegistryBuilder {
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_start::set_process_start(&audit, &policy, cache, pins.sha256().map(str::to_owned));
-        // Set after all tools are registered and before any call. The cell is new, so this cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
+        // Set after all tools are registered and before any call. The cell is new, so this cannot fail.
         let _ = policy_and_tools
             .set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
         let host = Host {

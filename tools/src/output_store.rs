@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_a_bound_is_reached() {
+    fn the_oldest_outputs_are_evicted_at_a_limit() {
         let state = tempfile::tempdir().expect("temporary folder");
         let limits = StoreLimits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");

@@ -424,13 +424,13 @@ mod tests {
         assert!(poll!(&mut late_reader).is_pending());
         // Mount and slot are released together, and the waiters are served in order.
         drop(first);
-        let second = second.await.expect("its turn");
+        let second = second.await.expect("a slot is free");
         assert!(poll!(&mut third).is_pending() && poll!(&mut late_reader).is_pending());
         drop(readers);
         late_reader.await.expect("a slot");
         assert!(poll!(&mut third).is_pending());
         drop(second);
-        third.await.expect("its turn");
+        third.await.expect("a slot is free");
         let state = slots.shared_slots.state();
         assert_eq!((state.free_slots, state.held_locks.len(), state.queue.len()), (3, 0, 0));
     }
@@ -460,10 +460,10 @@ mod tests {
         let _other = slots.take(module(2), &cancel).await.expect("another module does not wait");
         let _reader = reading(&slots).await.expect("a call without effects does not wait");
         drop(first);
-        let second = second.await.expect("its turn");
+        let second = second.await.expect("a slot is free");
         assert!(poll!(&mut third).is_pending());
         drop(second);
-        third.await.expect("its turn");
+        third.await.expect("a slot is free");
     }
 
     /// Two mounts and two modules, each selected or not.
@@ -551,9 +551,9 @@ mod tests {
         let mut second_nested = Box::pin(slots.take_nested(&parent, shared_mount(), &cancel));
         assert!(poll!(&mut second_nested).is_pending(), "one writer, even within a call");
         drop(nested_writer);
-        drop(second_nested.await.expect("its turn"));
+        drop(second_nested.await.expect("a slot is free"));
         drop(parent);
-        outer_writer.await.expect("its turn");
+        outer_writer.await.expect("a slot is free");
     }
 
     #[tokio::test]
@@ -564,6 +564,6 @@ mod tests {
         assert!(poll!(&mut dropped).is_pending() && poll!(&mut next).is_pending());
         drop(first);
         drop(dropped);
-        next.await.expect("its turn");
+        next.await.expect("a slot is free");
     }
 }

@@ -78,7 +78,8 @@ impl UndoPlan {
         current: &PathState,
     ) -> Option<DifferenceKind> {
         match (&planned.before, current) {
-            // A file that was created, removed or changed is compared by its lines below.
+            // A file that was created, removed or changed is compared by its lines below. Both states absent cannot occur
+            // here, because the caller has skipped paths without a difference.
             (PathState::File(_) | PathState::Absent, PathState::File(_) | PathState::Absent) => {}
             (PathState::Directory { mode: before }, PathState::Directory { mode: now }) => {
                 return Some(DifferenceKind::Mode(*before, *now));

@@ -301,7 +301,7 @@ impl UndoStore {
         match self.record(id) {
             Ok(record) => Some(record),
             Err(error) => {
-                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "left out a record of changes");
+                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "skipped an unreadable change record");
                 None
             }
         }

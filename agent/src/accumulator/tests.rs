@@ -191,7 +191,7 @@ fn objects_taken_apart_count_as_calls() {
 }
 
 #[test]
-fn an_answer_of_endless_calls_is_given_up() {
+fn a_response_with_too_many_calls_is_stopped() {
     let mut accumulator = ToolCallAccumulator::new();
     for nth in 0..MAX_LISTED_CALLS {
         accumulator.push(piece(nth as u64, "", "read", "{}")).expect("room");

@@ -49,7 +49,7 @@ fn patient_judge() -> Arc<RecordingJudge> {
 }
 
 #[tokio::test]
-async fn an_address_that_does_not_answer_is_not_waited_for() {
+async fn a_silent_address_does_not_delay_the_next() {
     let server = Server::answering(ok("hi"));
     let _silent = SilentListener::bind(SocketAddr::from((OTHER, server.port))).await;
     let client = client(server.port, "127.0.0.2 two.test\n127.0.0.1 two.test");

@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of rows of the audit log that are returned.
 const MAX_ROWS: usize = 1000;
 
-/// Which runs.
+/// The filter of a list of runs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -2,7 +2,7 @@
 
 use portcullis_sdk::tool;
 
-/// Tries an operation of WASI as often as told, and returns the different results in order of appearance: `ok …`, or
+/// Runs a WASI operation `times` times, and returns the different results in order of appearance: `ok …`, or
 /// `errno N`. Content with the bait is written to the file `loot` of the first preopened directory, where the host
 /// finds it even if the answer is lost.
 #[expect(clippy::too_many_arguments, reason = "one for each thing that a test varies")]
@@ -38,10 +38,10 @@ async fn raw_path(
     #[arg(default = 3)]
     to_fd: u32,
     #[arg(default = 1)] times: u32,
-    /// What is worth stealing.
+    /// The secret text to look for.
     #[arg(default = "OUTSIDE")]
     bait: &str,
-    /// The file that it says it writes.
+    /// The path that the call declares. The guest ignores it.
     #[arg(path = "write")]
     named: Option<String>,
 ) -> String {

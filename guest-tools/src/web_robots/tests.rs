@@ -83,7 +83,7 @@ fn hostile_patterns_are_matched_in_bounded_time() {
 
 proptest! {
     #[test]
-    fn no_file_ends_the_reader(
+    fn no_file_makes_the_reader_panic(
         file in prop::collection::vec(any::<u8>(), 0..4_096),
         path in "/[ -~]{0,200}",
     ) {

@@ -76,7 +76,7 @@ pub(super) fn read_reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>
     section.refuse_unknown(keys::EGRESS, faults);
     for key in keys::EGRESS_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
-            let message = "only the operator's policy may say this; this section only lowers limits";
+            let message = "only the operator's policy may set this key; this section may only lower limits";
             faults.add(entry.key_offset, &entry.path, message);
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn read_reduced_search(section: &Section<'_>, faults: &mut Faults<'_>
     for key in keys::SEARCH_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
             let message =
-                "only the operator's policy may say this; this section only takes the provider away";
+                "only the operator's policy may set this key; this section may only remove the provider";
             faults.add(entry.key_offset, &entry.path, message);
         }
     }

@@ -95,7 +95,7 @@ fn read_allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTr
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
-            "an empty list allows nothing; write `enabled = false`, or leave `allow` out to allow all",
+            "an empty list allows no command; set `enabled = false` to disable the shell, or remove `allow` to allow all commands",
         );
         return None;
     }

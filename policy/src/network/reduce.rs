@@ -70,6 +70,6 @@ pub(crate) fn refuse_not_within<T: std::fmt::Display>(
     faults: &mut Faults<'_>,
 ) {
     let message =
-        format!("`{}` is not within the operator's list; this section may only take away", located.value);
+        format!("`{}` is not within the operator's list; this section may only remove elements", located.value);
     faults.add_at(located, message);
 }

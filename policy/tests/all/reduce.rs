@@ -113,7 +113,7 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
 #[test]
 fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
-        format!("`{after}` would widen the operator's `{before}`; this section may only take away")
+        format!("`{after}` would widen the operator's `{before}`; this section may only remove elements")
     };
     let output = |bytes| OutputBytes(bytes).to_string();
     let (default, longer) = (output(DEFAULT_MAX_OUTPUT_BYTES), output(DEFAULT_MAX_OUTPUT_BYTES + 1024));
@@ -151,23 +151,23 @@ fn operator_only_key_in_an_overlay_is_refused() {
         ("version = 2", "1:11: version: version 2; this build reads version 1"),
         (
             "mounts = {}",
-            "1:1: mounts: only the operator's policy may say this; a workspace's may only take away",
+            "1:1: mounts: only the operator's policy may set this key; a workspace's policy may only reduce",
         ),
         (
             "home = 'vault'",
-            "1:1: home: only the operator's policy may say this; a workspace's may only take away",
+            "1:1: home: only the operator's policy may set this key; a workspace's policy may only reduce",
         ),
         (
             "[project]\npath = '/'",
-            "1:2: project: only the operator's policy may say this; a workspace's may only take away",
+            "1:2: project: only the operator's policy may set this key; a workspace's policy may only reduce",
         ),
         (
             "[sandbox.process]",
-            "1:2: sandbox: only the operator's policy may say this; a workspace's may only take away",
+            "1:2: sandbox: only the operator's policy may set this key; a workspace's policy may only reduce",
         ),
         (
             "audit.sync = 'always'",
-            "1:1: audit: only the operator's policy may say this; a workspace's may only take away",
+            "1:1: audit: only the operator's policy may set this key; a workspace's policy may only reduce",
         ),
         (
             "[tiers]\nread_only = { profile = 'W' }",

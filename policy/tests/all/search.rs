@@ -126,7 +126,7 @@ fn overlay_takes_the_provider_away_and_sets_none() {
         ),
         (
             "[search]\nprovider = 'none'\nurl = 'https://evil.example'",
-            "3:1: search.url: only the operator's policy may say this; this section only takes the provider away",
+            "3:1: search.url: only the operator's policy may set this key; this section may only remove the provider",
         ),
     ] {
         let error = try_load(&operator, Some(overlay)).expect_err("is refused").to_string();

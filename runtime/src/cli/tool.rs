@@ -106,7 +106,7 @@ pub(crate) struct TestOptions {
     pub(crate) package: PackageOptions,
 }
 
-/// Which crate is meant.
+/// Selects the crate.
 #[derive(Debug, Args)]
 pub(crate) struct PackageOptions {
     /// The crate's folder.
@@ -127,7 +127,7 @@ pub(crate) struct ApproveOptions {
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
 
-    /// Only show; write nothing.
+    /// Show the approval without writing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 

@@ -51,7 +51,7 @@ use super::{error, locate, replace};
 /// In a native test the lock excludes the other threads of the test's process, and a wait ends after 30 s.
 ///
 /// # Errors
-/// `failed` if the call holds this lock already, if it holds 16 others, or if the path is a link; `invalid_arguments`
+/// `failed` if the call holds this lock already, if it holds 16 others, or if the path is a symlink; `invalid_arguments`
 /// if the path names no file; otherwise the system's error in the words of [`error`].
 pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     let target = locate(path)?;
@@ -61,7 +61,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     let is_link = |metadata: std::fs::Metadata| metadata.is_symlink();
     if std::fs::symlink_metadata(&target).is_ok_and(is_link) {
         return Err(ToolError::failed(format!(
-            "cannot lock `{path}`: it is a symbolic link: lock its target"
+            "cannot lock `{path}`: it is a symlink; lock its target"
         )));
     }
     let taken = replace::retry_with_parents(&target, || match import::lock(path, &target) {
@@ -126,7 +126,7 @@ mod tests {
                 scope.spawn(|| {
                     with_root(folder.path(), || {
                         for _ in 0..20 {
-                            let _lock = lock(&path("new/folder/a")).expect("its turn");
+                            let _lock = lock(&path("new/folder/a")).expect("the lock is acquired");
                             assert_eq!(holders.fetch_add(1, Ordering::AcqRel), 0);
                             thread::yield_now();
                             holders.fetch_sub(1, Ordering::AcqRel);

@@ -59,7 +59,7 @@ fn existing_protected_path_stays_unwritable() {
         }
         assert_eq!(session.output("cat .git/hooks/pre-commit .bashrc; echo x > .git/index"), "oldold");
         session.0.end().unwrap();
-        assert_eq!(listing(fixture), before, "no ghosts");
+        assert_eq!(listing(fixture), before, "no file was left");
         let mut session = fixture.session();
         // The folder whose name makes the path protected cannot be replaced.
         for attack in [
@@ -75,7 +75,7 @@ fn existing_protected_path_stays_unwritable() {
         assert_eq!(
             session.output("echo x > .git/other; mkdir .git/new; mv .git/other .git/new; cat .git/new/other"),
             "x\n",
-            "in it one writes"
+            "files below `.git` stay writable"
         );
         // A folder further up can be moved away; its replacement is reported.
         let result = session

@@ -177,13 +177,13 @@ impl SidecarError {
                 )
                 .with_code(ToolErrorCode::ShellLost),
                 Some(RefusalCode::Posture) => ToolError::unavailable(
-                    "the shell cannot be confined here as the policy asks, so it does not run",
+                    "this machine cannot confine the shell as the policy requires, so the shell does not run",
                 )
                 .with_code(ToolErrorCode::NotConfined),
                 _ => unusable(),
             },
             Self::Posture { .. } => ToolError::unavailable(
-                "the shell cannot be confined here as the policy asks, so it does not run",
+                "this machine cannot confine the shell as the policy requires, so the shell does not run",
             )
             .with_code(ToolErrorCode::NotConfined),
             _ if had_begun => ToolError::unavailable(

@@ -264,7 +264,7 @@ fn details(
 
 /// Returns the first part of a killed command's error.
 fn killed_message(what: &str) -> String {
-    format!("{what}; the command was killed with all processes that it had started, and its session goes on")
+    format!("{what}; the command and all its processes were killed; the session is still usable")
 }
 
 /// Builds the text of an error: what happened, and the last part of the output.

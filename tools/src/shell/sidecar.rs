@@ -146,7 +146,7 @@ impl Sidecar {
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let is_refusing = self.state.load(Ordering::Relaxed) == SidecarState::Refusing as u8;
         is_refusing
-            .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
+            .then_some("this machine cannot confine the shell as the policy requires; run `portcullis doctor` for the reason")
     }
 
     /// Records that a session was created.

@@ -55,7 +55,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
                     "type": "string",
                     "enum": ["markdown", "text", "html"],
                     "default": "markdown",
-                    "description": "What HTML becomes.",
+                    "description": "The format to convert HTML to.",
                 },
             },
             "required": [URL],

@@ -178,7 +178,7 @@ fn an_overlay_takes_hosts_methods_and_limits_away() {
 
 #[test]
 fn an_overlay_that_would_widen_the_network_is_refused() {
-    let only = "only the operator's policy may say this; this section only lowers limits";
+    let only = "only the operator's policy may set this key; this section may only lower limits";
     for (overlay, fault) in [
         (
             "[profiles.Net]\nhosts = ['http://a', 'https://example.com']",

@@ -123,7 +123,7 @@ fn faults_are_reported_with_their_location() {
     );
     check(
         "allow = []",
-        "9: shell.allow: an empty list allows nothing; write `enabled = false`, or leave `allow` out to allow all",
+        "9: shell.allow: an empty list allows no command; set `enabled = false` to disable the shell, or remove `allow` to allow all commands",
     );
     check(
         "deny = ['ls', 'rm | x']",

@@ -89,7 +89,7 @@ fn the_limit_of_all_calls_lowers_the_time_of_commands() {
 #[test]
 fn widening_shell_overlay_is_refused() {
     let widens = |after: &str, before: &str| {
-        format!("`{after}` would widen the operator's `{before}`; this section may only take away")
+        format!("`{after}` would widen the operator's `{before}`; this section may only remove elements")
     };
     for (line, location, after, before) in [
         ("posture = 'contained'", "11: shell.posture", "contained", "strong"),
@@ -103,7 +103,7 @@ fn widening_shell_overlay_is_refused() {
     ] {
         check_refused(&format!("[shell]\n{line}"), &format!("{location}: {}", widens(after, before)));
     }
-    let more = "is not in the operator's list; this section may only take away";
+    let more = "is not in the operator's list; this section may only remove elements";
     check_refused("[shell]\nenvironment = ['CI', 'TZ']", &format!("22: shell.environment[1]: `TZ` {more}"));
     check_refused("[shell]\noperators = ['|', ';']", &format!("19: shell.operators[1]: `;` {more}"));
     check_refused(
@@ -123,11 +123,11 @@ fn only_the_operator_gives_a_shell() {
         ("", "only the operator's policy may grant a shell"),
         (
             "[shell]\nenabled = false",
-            "`true` would widen the operator's `false`; this section may only take away",
+            "`true` would widen the operator's `false`; this section may only remove elements",
         ),
         (
             "[shell]\n[sandbox.process.shell]\nenabled = false",
-            "`true` would widen the operator's `false`; this section may only take away",
+            "`true` would widen the operator's `false`; this section may only remove elements",
         ),
     ] {
         let error =

@@ -90,7 +90,7 @@ fn a_conversation_that_cannot_go_on_says_why() {
         assert_eq!((output.status.code(), &*stdout(&output)), (Some(2), ""), "{}", stderr(&output));
         assert!(stderr(&output).contains(words), "no `{words}` in {}", stderr(&output));
     };
-    refused(&["--continue"], "there is no run about");
+    refused(&["--continue"], "no run uses the workspace");
     refused(&["--resume", "../../etc/passwd"], "16 hexadecimal digits");
     refused(&["--resume", "run_0123456789abcdef"], "no run `run_0123456789abcdef`");
     refused(&["--resume", "run_0123456789abcdef", "--continue"], "cannot be used with");

@@ -230,14 +230,14 @@ const CASES: &[Case] = &[
         "an overlay that widens a mount",
         Overlay("[profiles.R.mounts]\nshared = \"write\""),
         &[
-            "2:10: error P00 profiles.R.mounts.shared: `write` would widen the operator's `read`; this section may only take away",
+            "2:10: error P00 profiles.R.mounts.shared: `write` would widen the operator's `read`; this section may only remove elements",
         ],
     ),
     (
         "an overlay that widens an approval",
         Overlay("[tools.vault_copyto_read]\napproval = \"allow\""),
         &[
-            "2:12: error P00 tools.vault_copyto_read.approval: `allow` would widen the operator's `ask`; this section may only take away",
+            "2:12: error P00 tools.vault_copyto_read.approval: `allow` would widen the operator's `ask`; this section may only remove elements",
         ],
     ),
     (
@@ -248,7 +248,7 @@ const CASES: &[Case] = &[
     (
         "an overlay with `[mounts]`",
         Overlay("[mounts]\nx = \"x\""),
-        &["1:2: error P00 mounts: only the operator's policy may say this; a workspace's may only take away"],
+        &["1:2: error P00 mounts: only the operator's policy may set this key; a workspace's policy may only reduce"],
     ),
     (
         "an overlay with an unknown profile",

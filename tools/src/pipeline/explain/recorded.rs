@@ -50,7 +50,7 @@ pub enum RowError {
         kind: RowEvent,
     },
     /// The row has no decision, because the call failed before the policy judged it.
-    #[error("row {seq} has no decision: the call did not get as far as the policy")]
+    #[error("row {seq} has no decision: the call failed before the policy judged it")]
     NoDecision {
         /// The number of the row.
         seq: u64,
@@ -169,12 +169,12 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     let mut explanation =
         explainer.explanation(&call.descriptor, subject, (verdict, rule), denial.as_ref(), trace);
     explanation.unchecked = vec![
-        "links and files as they were then: the names of the row were judged".to_owned(),
+        "symlinks and files at the time of the call: only the names in the row were judged".to_owned(),
         "the rate, hooks, the approver's answer, and the layers of the kernel".to_owned(),
     ];
     if !differing.is_empty() {
         explanation.unchecked.push(format!(
-            "the kept text of the policy means something else than what was hashed, in: {}",
+            "the stored policy text differs from the hashed policy in: {}",
             differing.join(", ")
         ));
     }
