@@ -102,6 +102,7 @@ impl PolicyDiff {
             });
         };
         if old.approval != new.approval {
+            // `allow` sorts before `ask`, and `ask` before `deny`, so a smaller value is wider.
             let direction = if new.approval < old.approval { Direction::Wider } else { Direction::Narrower };
             add(direction, "calls", old.approval.to_string(), new.approval.to_string(), &new.approval_rule);
         }
@@ -116,6 +117,7 @@ impl PolicyDiff {
                 add(direction, &format!("/{mount}"), word(before), word(after), &rule);
             }
         }
+        // A pattern of hosts can cover another one, so hosts are not compared as mere texts.
         for (direction, host) in values::host_changes(&old.hosts, &new.hosts) {
             let (before, after) = values::presence(direction == Direction::Wider, host);
             add(direction, "hosts", before, after, &new.grants_rule);

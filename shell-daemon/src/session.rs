@@ -163,6 +163,7 @@ impl ShellSession {
                 network_absence: ready.network.and_then(Result::err),
             }),
             Err(error) => {
+                // The end of the socket makes the guard kill what it has started.
                 drop(control);
                 reap_guard(&mut guard)?;
                 Err(error)

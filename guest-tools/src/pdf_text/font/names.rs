@@ -33,11 +33,14 @@ impl GlyphNames {
         const FORMS: [&str; 5] = ["small", "oldstyle", "superior", "inferior", "fitted"];
         if let Ok(index) = self.0.binary_search_by_key(&name, |(name, _)| name) {
             characters.extend(self.0[index].1.split('_').filter_map(character));
+        // `uni004100E9` is `Aé`: four digits for each character.
         } else if let Some(digits) = name.strip_prefix("uni").filter(|digits| digits.len() % 4 == 0) {
             let groups = digits.as_bytes().chunks(4);
             characters.extend(groups.filter_map(|group| character(str::from_utf8(group).ok()?)));
+        // `u1F600` is one character of four to six digits.
         } else if let Some(digits) = name.strip_prefix('u').filter(|digits| (4..=6).contains(&digits.len())) {
             characters.extend(character(digits));
+        // `Asmall` is a form of `A`.
         } else if let Some(letter) = FORMS.iter().find_map(|form| name.strip_suffix(form)) {
             let search_result = self.0.binary_search_by_key(&letter, |(name, _)| name);
             characters.extend(search_result.into_iter().flat_map(|index| character(self.0[index].1)));
