@@ -185,12 +185,7 @@ impl LogWriter {
 
     /// Writes a row about a call of a process. After an error the log has no new row, but
     /// may have a torn line.
-    pub(super) fn write(
-        &mut self,
-        process: &str,
-        body: &RowBody,
-        omitted: u64,
-    ) -> Result<(), AuditError> {
+    pub(super) fn write(&mut self, process: &str, body: &RowBody, omitted: u64) -> Result<(), AuditError> {
         self.write_row(process, omitted, |line, head| write_line(line, head, body))
     }
 

@@ -103,7 +103,7 @@ impl FlowSink {
     /// Returns whether a call with this grant has the sink.
     fn applies_to(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
         match self {
-            Self::WriteKinds => kinds::may_write(grant, kinds),
+            Self::WriteKinds => protected_kinds::may_write(grant, kinds),
             Self::Network => grant.reaches_network(),
             Self::Shell => grant.shell.is_some(),
             Self::Write(mount) => grant.access_to(mount.as_str()) == Some(Access::Write),
@@ -276,7 +276,7 @@ pub(crate) fn withholds_kinds(
 ) -> bool {
     let withholds =
         |rule: &FlowRule| rule.then.contains(&FlowSink::WriteKinds) && rule.label_in(run).is_some();
-    rules.iter().any(withholds) && !kinds::may_write(grant, kinds)
+    rules.iter().any(withholds) && !protected_kinds::may_write(grant, kinds)
 }
 
 /// Resolves the mounts and secrets that rules name. An unknown name is a fault, because a rule about it would

@@ -32,7 +32,7 @@
 //! | `commands.rs`, `commands/`, `shell.rs`, `shell/` | rules about commands, and the shell that runs them |
 //! | `network.rs`, `network/` | hosts, addresses, proxies, and the rules that judge each request |
 //! | `search.rs`, `search/`, `notify.rs`, `secrets.rs`, `secrets/` | `[search]`, `[notify]` and the secrets of requests |
-//! | `hidden.rs`, `protect.rs`, `kinds.rs`, `repository.rs` | names that no tool can see, or may write |
+//! | `hidden.rs`, `protect.rs`, `protected_kinds.rs`, `repository.rs` | names that no tool can see, or may write |
 //! | `flow.rs`, `path_rules.rs` | flow rules, and paths that need no approval |
 //! | `tool.rs`, `operation.rs` | a tool as the policy sees it, and the steps of an operation |
 //! | `shipped.rs`, `gateway.rs`, `known.rs` | the shipped tools, the gateway's tools, and the names of all known tools |
@@ -62,7 +62,6 @@ mod gateway;
 mod grant;
 mod hidden;
 mod invariants;
-mod kinds;
 mod known;
 mod layer;
 mod limits;
@@ -76,6 +75,7 @@ mod path_rules;
 mod policy;
 mod policy_locations;
 mod protect;
+mod protected_kinds;
 mod provenance;
 mod reduce;
 mod render;
@@ -108,7 +108,6 @@ pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunContext, WITHHEL
 pub use gateway::{gateway_names, gateway_tool_origin, gateway_tools};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};
-pub use kinds::ProtectedKinds;
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{DEFAULT_MAX_OUTPUT_BYTES, FileBytes, Limits, MemoryBytes, OutputBytes};
@@ -130,6 +129,7 @@ pub use path_rules::{InvalidPathPattern, PathPattern};
 pub use policy::{SandboxSection, WorkspaceSecurityPolicy};
 pub use policy_locations::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use protect::{InvalidPattern, ProtectedPaths};
+pub use protected_kinds::ProtectedKinds;
 pub use provenance::{PolicyProvenance, PolicyValue, SourceLocation, ValueSource};
 pub use repository::RepositoryMarks;
 pub use search::{InvalidSearchUrl, SearchProvider, SearchSettings, SearchUrl};

@@ -5,7 +5,7 @@
 
 mod bounds;
 mod decode;
-mod explain;
+mod faults;
 mod ranges;
 mod references;
 mod repair;

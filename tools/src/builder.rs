@@ -29,7 +29,7 @@ use crate::{
     output_store::OutputStore,
     pipeline::Host,
     process_start,
-    rates::Rates,
+    rate_limit::Rates,
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
@@ -38,7 +38,7 @@ use crate::{
     slots::CallSlots,
     state,
     stored_grant::StoredGrant,
-    table::ServedTools,
+    tool_table::ServedTools,
     web::{HttpClientConfig, HttpClientHandle},
 };
 

@@ -12,7 +12,7 @@ use crate::{
     error::BootstrapError,
     pipeline::{ExpectationReport, ExplainedTool, Explainer, FailedExpectations},
     policy_files::{PolicyFiles, PolicyText},
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 /// The file of expectations beside the operator's policy. It applies to every policy in that folder.

@@ -28,11 +28,11 @@
 //! | `arguments.rs`, `arguments/` | parse, repair and validate the arguments of a call |
 //! | `approval.rs`, `approval/`, `approval_hint.rs` | asks an approver, and adds a hint if there is none |
 //! | `hook.rs` | code of the embedding program around each call |
-//! | `slots.rs`, `rates.rs` | concurrency limits and rate limits of calls |
+//! | `slots.rs`, `rate_limit.rs` | concurrency limits and rate limits of calls |
 //! | `run_labels.rs` | labels of the data that the calls of a run have read |
 //! | `output_store.rs`, `stored_grant.rs` | complete outputs, which a model can page through, and their grants |
 //! | `bootstrap.rs`, `builder.rs`, `builder/` | assemble a registry |
-//! | `registered.rs`, `table.rs`, `shared_state.rs` | a tool, all tools by name, and state that outlives a registry |
+//! | `registered.rs`, `tool_table.rs`, `shared_state.rs` | a tool, all tools by name, and state that outlives a registry |
 //! | `executor.rs` | implements the agent loop's tool executor |
 //! | `native.rs`, `native/` | native tools |
 //! | `vault.rs`, `vault/` | the operation `vault_copyto` |
@@ -79,7 +79,7 @@ mod pipeline;
 mod policy_files;
 mod private_file;
 mod process_start;
-mod rates;
+mod rate_limit;
 mod registered;
 mod registry;
 mod replay;
@@ -91,7 +91,7 @@ mod slots;
 mod spawn;
 pub mod state;
 mod stored_grant;
-mod table;
+mod tool_table;
 mod vault;
 mod web;
 mod witnesses;

@@ -29,7 +29,7 @@ use crate::{
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     shell::ShellBackend,
-    table::{ServedTools, ToolTable},
+    tool_table::{ServedTools, ToolTable},
 };
 
 pub use error::{NameHolder, RegistryError};

@@ -18,8 +18,8 @@
 mod declared_hosts;
 mod fetch;
 mod fetch_tool;
+mod grant_judge;
 mod http_client;
-mod judge;
 mod known_secrets;
 mod notification;
 mod operation_steps;
@@ -35,8 +35,8 @@ mod tool_response;
 
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use fetch_tool::{PAGE, WebFetchBackend, tool};
+pub(crate) use grant_judge::{GrantJudge, Redirect};
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
-pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{
     MailFailure, MailStep, NOTIFICATION_REQUEST, PreparedMail, SendNotificationBackend, mail_step,
     send_notification,

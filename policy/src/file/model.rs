@@ -11,8 +11,8 @@ use crate::{
     Approval, AuditSettings, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName,
     NotifySettings, Operator, OutputBytes, PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer,
     ResponseBytes, Robots, SearchSettings, SecretHeader, SecretName, SecretSource, TunnelRule, VariableName,
-    commands::CommandPattern, hidden::HiddenPattern, kinds::KindPattern, path_rules::PathRules,
-    protect::Pattern,
+    commands::CommandPattern, hidden::HiddenPattern, path_rules::PathRules, protect::Pattern,
+    protected_kinds::KindPattern,
 };
 
 /// A value and its position in the text.

@@ -7,10 +7,10 @@ use crate::{
     AuditSettings, AuditSync, CheckpointDestination, FileBytes, KeyLocation, MountName, ProfileName,
     RequiredLayer,
     hidden::HiddenPattern,
-    kinds::KindPattern,
     mount::{parse_folder, parse_host_folder, parse_project},
     path_rules::{FILE_TOOLS, PathPattern, PathRules},
     protect::Pattern,
+    protected_kinds::KindPattern,
     source::MAX_POLICY_TEXT_BYTES,
 };
 

@@ -24,7 +24,8 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     read_document_root(faults, MAX_OVERLAY_BYTES, |root, faults| {
         for entry in root.entries() {
             if keys::OPERATORS_ALONE.contains(&entry.name) {
-                let message = "only the operator's policy may set this key; a workspace's policy may only reduce";
+                let message =
+                    "only the operator's policy may set this key; a workspace's policy may only reduce";
                 faults.add(entry.key_offset, &entry.path, message);
             } else if !keys::OVERLAY.contains(&entry.name) {
                 let suggestion = did_you_mean(entry.name, keys::OVERLAY.iter().copied());

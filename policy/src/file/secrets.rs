@@ -62,7 +62,8 @@ pub(super) fn read_reduced_secret(
     section.refuse_unknown(keys::SECRET, faults);
     for key in keys::SECRET_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
-            let message = "only the operator's policy may set this key; this section may only remove permissions";
+            let message =
+                "only the operator's policy may set this key; this section may only remove permissions";
             faults.add(entry.key_offset, &entry.path, message);
         }
     }

@@ -69,7 +69,9 @@ pub(crate) fn refuse_not_within<T: std::fmt::Display>(
     located: &crate::file::Located<T>,
     faults: &mut Faults<'_>,
 ) {
-    let message =
-        format!("`{}` is not within the operator's list; this section may only remove elements", located.value);
+    let message = format!(
+        "`{}` is not within the operator's list; this section may only remove elements",
+        located.value
+    );
     faults.add_at(located, message);
 }

@@ -55,8 +55,10 @@ fn narrow_list<T: Clone + Ord + Display>(
     faults: &mut Faults<'_>,
 ) -> std::collections::BTreeSet<T> {
     for element in kept_elements.iter().filter(|element| !is_within(&element.value)) {
-        let message =
-            format!("`{}` is not within the operator's list; this section may only remove elements", element.value);
+        let message = format!(
+            "`{}` is not within the operator's list; this section may only remove elements",
+            element.value
+        );
         faults.add_at(element, message);
     }
     kept_elements.iter().map(|element| element.value.clone()).collect()

@@ -94,8 +94,7 @@ fn reduce_policy(
     if let Some(caches) = &reduced.caches {
         policy.toolchain.caches = smaller_set(caches, &policy.toolchain.caches, faults);
     }
-    let operators_alone =
-        "only the operator's policy may set this key; this section may only remove elements of `read` and `caches`";
+    let operators_alone = "only the operator's policy may set this key; this section may only remove elements of `read` and `caches`";
     if let Some(path) = &reduced.path {
         faults.add_at(path, operators_alone);
     }
@@ -180,7 +179,10 @@ fn subset<T: Clone + Ord + Display>(
         if granted_set.is_some_and(|granted_set| !granted_set.contains(&located.value)) {
             faults.add_at(
                 located,
-                format!("`{}` is not in the operator's list; this section may only remove elements", located.value),
+                format!(
+                    "`{}` is not in the operator's list; this section may only remove elements",
+                    located.value
+                ),
             );
         }
     }

@@ -60,9 +60,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     }
     let is_link = |metadata: std::fs::Metadata| metadata.is_symlink();
     if std::fs::symlink_metadata(&target).is_ok_and(is_link) {
-        return Err(ToolError::failed(format!(
-            "cannot lock `{path}`: it is a symlink; lock its target"
-        )));
+        return Err(ToolError::failed(format!("cannot lock `{path}`: it is a symlink; lock its target")));
     }
     let taken = replace::retry_with_parents(&target, || match import::lock(path, &target) {
         // Only a system error can mean that a parent directory is missing.

@@ -10,7 +10,7 @@ use portcullis_types::ToolError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, map::Entry};
 
-use super::explain::{show_name, show_text};
+use super::faults::{show_name, show_text};
 
 /// The maximum length of the text of a call's arguments: 1 MiB. The limit bounds how much text from a model or a client
 /// the host parses, validates and keeps.

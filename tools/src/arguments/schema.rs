@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::{
     bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded, ensure_readable},
     decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, decode_strict},
-    explain::{ArgumentFaults, kind_of, location_name, show_name},
+    faults::{ArgumentFaults, kind_of, location_name, show_name},
     ranges::spell_out_formats,
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},

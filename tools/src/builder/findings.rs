@@ -5,7 +5,7 @@ use portcullis_types::ToolName;
 
 use crate::{
     modules::{Pins, RefusedModule},
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 /// Collects the names that policy entries may have: registered tools, steps, approved tools, and tools of

@@ -17,7 +17,7 @@ use crate::{
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
-    table::ToolTable,
+    tool_table::ToolTable,
     vault,
     web::{self, HttpClientHandle},
 };

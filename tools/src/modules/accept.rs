@@ -7,7 +7,9 @@ use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
 use super::{ForeignModule, ModuleError, Pins, RefusedModule, foreign::ModuleOrigin};
-use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
+use crate::{
+    NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, tool_table::ToolTable,
+};
 
 /// The foreign modules, sorted into accepted and refused.
 #[derive(Debug, Default)]

@@ -12,12 +12,12 @@ use crate::{
     audit::AuditLog,
     hook::Hooks,
     output_store::OutputStore,
-    rates::Rates,
+    rate_limit::Rates,
     registry::ToolRegistry,
     run_labels::RunLabels,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
-    table::{ServedTools, ToolTable},
+    tool_table::{ServedTools, ToolTable},
     web::HttpClientHandle,
 };
 

@@ -12,7 +12,7 @@ use crate::{
     audit::Decision,
     call::{Caller, random_id},
     registered::RegisteredTool,
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 /// The maximum number of names that a refusal suggests.

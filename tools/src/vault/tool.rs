@@ -13,7 +13,7 @@ use crate::{
     call::{Caller, OperationContext},
     registered::{RegisteredTool, parse_name},
     registry::{RegistryError, ToolRegistry},
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 /// The operation that this tool runs.

@@ -10,7 +10,7 @@ use super::{
     RobotsFiles, URL,
     request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
-use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
+use crate::{registered::RegisteredTool, registry::RegistryError, tool_table::ToolTable};
 
 const OPERATION: Operation = Operation::WEB_FETCH;
 

@@ -23,7 +23,7 @@ use crate::{
     call::{Caller, OperationContext},
     registered::RegisteredTool,
     registry::{RegistryError, ToolRegistry},
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 mod mail;

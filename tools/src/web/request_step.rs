@@ -10,7 +10,7 @@ use super::HttpClientHandle;
 use crate::{
     registered::{RegisteredTool, parse_name},
     registry::RegistryError,
-    table::ToolTable,
+    tool_table::ToolTable,
 };
 
 /// The argument with the URL.

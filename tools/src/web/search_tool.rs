@@ -11,7 +11,7 @@ use super::{
     query::{DEFAULT_RESULTS, MAX_QUERY_CHARS, MAX_RESULTS, MAX_SITE_CHARS},
     request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
-use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
+use crate::{registered::RegisteredTool, registry::RegistryError, tool_table::ToolTable};
 
 /// The backend of both tools.
 #[derive(Debug, Clone)]

@@ -248,7 +248,9 @@ const CASES: &[Case] = &[
     (
         "an overlay with `[mounts]`",
         Overlay("[mounts]\nx = \"x\""),
-        &["1:2: error P00 mounts: only the operator's policy may set this key; a workspace's policy may only reduce"],
+        &[
+            "1:2: error P00 mounts: only the operator's policy may set this key; a workspace's policy may only reduce",
+        ],
     ),
     (
         "an overlay with an unknown profile",
