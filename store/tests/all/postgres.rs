@@ -185,7 +185,7 @@ fn versions_and_encodings_that_do_not_fit_are_refused() {
         open_default(&url).await;
         server.execute("test0", "update portcullis.store_version set version = 7").await;
         let error = open(&url).await.expect_err("newer");
-        let expected = matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 3 }));
+        let expected = matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 4 }));
         assert!(expected, "{error:?}");
         server.execute("test0", "delete from portcullis.store_version").await;
         assert_eq!(open(&url).await.expect_err("damaged").failure(), Some(DatabaseFailure::Corrupt));

@@ -178,7 +178,7 @@ fn a_file_of_a_newer_version_is_not_changed() {
     let before = fs::read(&path).expect("readable");
     check_refused(&path, |error| {
         error.to_string().contains("version 7")
-            && matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 3 }))
+            && matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 4 }))
     });
     assert!(fs::read(&path).expect("readable") == before);
 }
