@@ -11,7 +11,7 @@
 //! | `retry.rs` | when a request is sent again |
 //! | `response.rs` | turns an HTTP response into the pieces of the model's response |
 //! | `decoder.rs` | decodes bytes into the pieces of a response, within limits |
-//! | `frames.rs` | splits bytes into events: server-sent events, or JSON lines |
+//! | `event_splitter.rs` | splits bytes into events: server-sent events, or JSON lines |
 //! | `wire/` | the protocol of each provider |
 //! | `scripted.rs` | [`ScriptedProvider`]: a model that follows a script |
 

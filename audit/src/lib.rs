@@ -70,7 +70,9 @@ pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
 pub use key::{CheckpointKey, KEY_CREDENTIAL, KEY_NAME, KeyError, KeySource, VERIFIER_KEY_NAME, VerifierKey};
 pub use log::{AuditLog, RowRef};
-pub use process::{CollectStartFn, KeptPolicy, LoadPolicyFn, PolicyChange, PolicyChangeCause, ProcessStart};
+pub use process::{
+    CollectStartFn, LoadPolicyFn, PolicyChange, PolicyChangeCause, ProcessStart, StoredPolicy,
+};
 pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;

@@ -124,11 +124,11 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
 }
 
 /// Returns the text of a policy. Called only if no earlier process has stored the policy.
-pub type LoadPolicyFn = Box<dyn Fn() -> KeptPolicy + Send>;
+pub type LoadPolicyFn = Box<dyn Fn() -> StoredPolicy + Send>;
 
 /// The forms in which a policy is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptPolicy {
+pub struct StoredPolicy {
     /// The effective policy as a policy file.
     pub toml: String,
     /// The canonical JSON of the effective policy. Its SHA-256 is the policy's digest, so the

@@ -18,7 +18,7 @@ use super::{
     chain::is_sha256,
     error::AuditError,
     files::LogFiles,
-    process::{KeptPolicy, LoadPolicyFn},
+    process::{LoadPolicyFn, StoredPolicy},
 };
 
 /// The folder of the effective policies in the state folder: `<digest>.toml` and `<digest>.json`.
@@ -119,7 +119,7 @@ pub(super) fn store_policy(files: &LogFiles, digest: &str, text: &LoadPolicyFn) 
     if is_stored(files, POLICIES_DIR, &json_name)? {
         return Ok(());
     }
-    let KeptPolicy { toml, json } = text();
+    let StoredPolicy { toml, json } = text();
     store_text(files, POLICIES_DIR, &format!("{digest}.toml"), toml.as_bytes())?;
     store_text(files, POLICIES_DIR, &json_name, &json)
 }

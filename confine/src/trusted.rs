@@ -70,7 +70,7 @@ pub enum TrustError {
         path: PathBuf,
         /// The part of the path that another user can change.
         #[source]
-        doubt: Box<TrustError>,
+        cause: Box<TrustError>,
     },
     /// The end of the path is not a regular file, or not a folder, as the caller requires.
     #[error("`{}` is not a {expected}", path.display())]
@@ -158,7 +158,7 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
         }
         Err(error) => Err(match doubt {
             Some(doubt) if error.is_missing() => {
-                TrustError::Missing { path: path.to_owned(), doubt: Box::new(doubt) }
+                TrustError::Missing { path: path.to_owned(), cause: Box::new(doubt) }
             }
             doubt => doubt.unwrap_or(error),
         }),
@@ -544,10 +544,10 @@ mod tests {
         for path in [open.join("deep/p.toml"), open.join("p.toml"), dir.path().join("dangling")] {
             let missing = open_file(&path).unwrap_err();
             assert!(missing.is_missing(), "{missing:?}");
-            let TrustError::Missing { doubt, .. } = missing else {
-                panic!("who could put one there is told")
+            let TrustError::Missing { cause, .. } = missing else {
+                panic!("the error says who could create the file")
             };
-            assert!(matches!(*doubt, TrustError::Writable { .. }), "{doubt:?}");
+            assert!(matches!(*cause, TrustError::Writable { .. }), "{cause:?}");
         }
         // An existing object of any kind is reported and not opened.
         check_refused(&open.join("leads.toml"), PathObject::Folder, &open);

@@ -207,7 +207,7 @@ impl Egress {
 
     /// Serves the connection of a client that asks for a tunnel, until it ends. `stream` must be
     /// non-blocking. The judge is asked about a request with the method `CONNECT`, and about all addresses of
-    /// the host. `watch` receives the facts, including those of a refusal. If `share` or the thread has no
+    /// the host. `watch` receives the facts, including those of a refusal. If `tunnel_share` or the thread has no
     /// free tunnel, the client gets status 503 and `busy`.
     ///
     /// # Cancellation
@@ -217,22 +217,15 @@ impl Egress {
         judge: Arc<dyn Judge>,
         stream: TcpStream,
         limits: TunnelLimits,
-        share: TunnelShare,
+        tunnel_share: TunnelShare,
         watch: TunnelWatch,
         cancel: CancellationToken,
     ) {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        let (done_guard, done_receiver) = oneshot::channel();
-        let job = TunnelJob {
-            judge,
-            stream,
-            limits,
-            tunnel_share: share,
-            watch: watch.clone(),
-            cancel,
-            _done: done_guard,
-        };
+        let (done, done_receiver) = oneshot::channel();
+        let job =
+            TunnelJob { judge, stream, limits, tunnel_share, watch: watch.clone(), cancel, _done: done };
         match self.submit(Job::Tunnel(job)) {
             // The thread drops the sender at the end and never sends, so the result is always an error.
             Ok(()) => drop(done_receiver.await),

@@ -8,7 +8,7 @@ use crate::{
     error::ApiError,
     resource::{
         Agent, AgentDefinition, AgentStatus, ApprovalJson, Author, Call, InboxItem, Listing, Member, Message,
-        Note, Run, RunStep, Space, Token, User, time,
+        Note, Run, RunStep, Space, Token, User, format_timestamp,
     },
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn value(json: &store::Json) -> Result<Value, StoreError> {
 }
 
 pub(crate) fn user(user: store::Participant) -> User {
-    User { id: user.id, kind: user.kind.into(), name: user.name, created_at: time(user.created) }
+    User { id: user.id, kind: user.kind.into(), name: user.name, created_at: format_timestamp(user.created) }
 }
 
 /// # Errors
@@ -65,7 +65,7 @@ pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Ag
         tools,
         mcp,
         status,
-        created_at: time(agent.created),
+        created_at: format_timestamp(agent.created),
     })
 }
 
@@ -73,13 +73,18 @@ pub(crate) fn space(space: store::Space) -> Space {
     Space {
         id: space.id,
         name: space.name,
-        created_at: time(space.created),
+        created_at: format_timestamp(space.created),
         member_count: space.members.unsigned_abs(),
     }
 }
 
 pub(crate) fn member(member: store::Member) -> Member {
-    Member { id: member.id, kind: member.kind.into(), name: member.name, joined_at: time(member.joined) }
+    Member {
+        id: member.id,
+        kind: member.kind.into(),
+        name: member.name,
+        joined_at: format_timestamp(member.joined),
+    }
 }
 
 /// # Errors
@@ -95,19 +100,29 @@ pub(crate) fn message(message: store::SpaceMessage) -> Result<Message, StoreErro
         reply_to: message.reply_to,
         status: message.status.into(),
         tool: message.metadata.as_ref().map(parse).transpose()?,
-        created_at: time(message.created),
-        updated_at: time(message.updated),
+        created_at: format_timestamp(message.created),
+        updated_at: format_timestamp(message.updated),
     })
 }
 
 pub(crate) fn inbox_item(entry: store::InboxEntry) -> Result<InboxItem, ApiError> {
     let body = value(&entry.body)?;
-    Ok(InboxItem { ordinal: entry.ordinal, kind: entry.kind, body, created_at: time(entry.created) })
+    Ok(InboxItem {
+        ordinal: entry.ordinal,
+        kind: entry.kind,
+        body,
+        created_at: format_timestamp(entry.created),
+    })
 }
 
 pub(crate) fn note(note: store::Note) -> Result<Note, ApiError> {
     let body = value(&note.body)?;
-    Ok(Note { id: note.id, body, due_at: note.due.map(time), updated_at: time(note.updated) })
+    Ok(Note {
+        id: note.id,
+        body,
+        due_at: note.due.map(format_timestamp),
+        updated_at: format_timestamp(note.updated),
+    })
 }
 
 pub(crate) fn run(run: &store::RunSummary) -> Run {
@@ -115,8 +130,8 @@ pub(crate) fn run(run: &store::RunSummary) -> Run {
         id: run.id.clone(),
         agent_id: run.agent.clone(),
         status: run.status.as_str().to_owned(),
-        started_at: time(run.created),
-        updated_at: time(run.updated),
+        started_at: format_timestamp(run.created),
+        updated_at: format_timestamp(run.updated),
     }
 }
 
@@ -125,8 +140,8 @@ pub(crate) fn run_step(step: store::Step) -> RunStep {
     RunStep {
         kind: step.kind,
         summary: step.summary,
-        started_at: time(step.started_at),
-        finished_at: time(step.finished),
+        started_at: format_timestamp(step.started_at),
+        finished_at: format_timestamp(step.finished),
     }
 }
 
@@ -152,8 +167,8 @@ pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiE
         run_id: call.run,
         tool_name: call.tool,
         status: status.as_str().to_owned(),
-        created_at: time(call.created),
-        expires_at: call.expires.map(time),
+        created_at: format_timestamp(call.created),
+        expires_at: call.expires.map(format_timestamp),
         // A call that no space shows is meant for a program.
         execution_type: tool.map_or_else(|| EXTERNAL.to_owned(), |tool| tool.execution_type),
         space_id: space,
@@ -171,8 +186,8 @@ pub(crate) fn approval(approval: store::StoredApproval, now: i64) -> ApprovalJso
         question: approval.request.question,
         hash: approval.request.hash,
         status: status.as_str().to_owned(),
-        created_at: time(approval.created),
-        expires_at: approval.request.expires.map(time),
+        created_at: format_timestamp(approval.created),
+        expires_at: approval.request.expires.map(format_timestamp),
     }
 }
 
@@ -181,6 +196,6 @@ pub(crate) fn token(token: store::Token) -> Token {
         id: token.id,
         subject: token.subject_kind,
         subject_id: token.subject,
-        created_at: time(token.created),
+        created_at: format_timestamp(token.created),
     }
 }

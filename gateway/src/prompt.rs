@@ -4,7 +4,7 @@ use portcullis_store::{InboxEntry, Note};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::resource::time;
+use crate::resource::format_timestamp;
 
 /// The kind of an entry with a message of a space.
 pub(crate) const MESSAGE: &str = "message";
@@ -54,7 +54,7 @@ pub(crate) fn line(entry: &InboxEntry) -> Option<String> {
         portcullis_store::PLAN_ENTRY => {
             let PlanEntry { plan_id, due, plan } = serde_json::from_str(entry.body.as_str()).ok()?;
             let text = plan.get("text").cloned().unwrap_or(plan);
-            Some(format!("[Plan: {text}] (planId: {plan_id}, due: {})", time(due)))
+            Some(format!("[Plan: {text}] (planId: {plan_id}, due: {})", format_timestamp(due)))
         }
         _ => None,
     }
@@ -71,7 +71,7 @@ pub(crate) fn instructions(name: &str, own: &str, kept: &[(&str, Vec<Note>)]) ->
     for (title, notes) in kept.iter().filter(|(_, notes)| !notes.is_empty()) {
         text.push_str(&format!("\nYour {title}:\n"));
         for note in notes {
-            let due = note.due.map(|due| format!(", due {}", time(due))).unwrap_or_default();
+            let due = note.due.map(|due| format!(", due {}", format_timestamp(due))).unwrap_or_default();
             text.push_str(&format!("- {} (id {}{due})\n", note.body.as_str(), note.id));
         }
     }

@@ -261,7 +261,7 @@ pub(crate) struct Token {
 
 /// Formats a store timestamp (milliseconds since the Unix epoch) as RFC 3339 in UTC. An out-of-range timestamp becomes
 /// the epoch.
-pub(crate) fn time(milliseconds: i64) -> String {
+pub(crate) fn format_timestamp(milliseconds: i64) -> String {
     let timestamp = Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{timestamp:.3}")
 }
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn times_have_milliseconds_and_are_in_utc() {
-        assert_eq!(time(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
-        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(time(i64::MAX), "1970-01-01T00:00:00.000Z");
+        assert_eq!(format_timestamp(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(format_timestamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(format_timestamp(i64::MAX), "1970-01-01T00:00:00.000Z");
     }
 }

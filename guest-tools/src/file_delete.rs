@@ -33,7 +33,7 @@ pub async fn file_delete(
     if target.file_name().is_none() {
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names nothing to delete")));
     }
-    let delete_error = |error: io::Error| fs::error(error, "delete", &path);
+    let delete_error = |error: io::Error| fs::tool_error(error, "delete", &path);
     let kind = system::symlink_metadata(&target).map_err(delete_error)?.file_type();
     if !kind.is_dir() {
         system::remove_file(&target).map_err(delete_error)?;
@@ -201,7 +201,7 @@ impl DeletionStop {
                     failed_path.strip_prefix(target).ok().and_then(Path::to_str).unwrap_or_default();
                 let failed_guest_path =
                     GuestPath::parse(&format!("{path}/{relative}")).unwrap_or_else(|_| path.clone());
-                let cause = fs::error(error, "delete", &failed_guest_path);
+                let cause = fs::tool_error(error, "delete", &failed_guest_path);
                 if deleted.files + deleted.links + deleted.directories == 0 {
                     return cause;
                 }
@@ -220,7 +220,7 @@ fn count_with_noun((count, singular, plural): &(u64, &str, &str)) -> String {
 fn refused_directory(error: io::Error, target: &Path, path: &GuestPath) -> ToolError {
     let entries = system::read_dir(target).map_or(0, |entries| entries.take(MAX_COUNTED).count());
     if error.kind() == io::ErrorKind::PermissionDenied || entries == 0 {
-        return fs::error(error, "delete", path);
+        return fs::tool_error(error, "delete", path);
     }
     let entry_count = match entries {
         1 => "1 entry".to_owned(),

@@ -51,12 +51,12 @@ pub async fn file_edit(
     }
     let target = fs::locate(&path)?;
     let metadata = regular_file_metadata(&target, Replacement::Edit, &path)?;
-    let metadata = metadata.ok_or_else(|| fs::error(io::ErrorKind::NotFound.into(), "edit", &path))?;
+    let metadata = metadata.ok_or_else(|| fs::tool_error(io::ErrorKind::NotFound.into(), "edit", &path))?;
     let text = read(&target, &path)?;
     let edit = EditedText::replace(&text, old_text, new_text, replace_all, &path)?;
     refuse_changed(&target, &metadata, &path)?;
     replace(&target, edit.text.as_bytes(), Some(&metadata))
-        .map_err(|error| fs::error(error, "edit", &path))?;
+        .map_err(|error| fs::tool_error(error, "edit", &path))?;
     Ok(edit.report(&text, &path))
 }
 
@@ -148,7 +148,7 @@ impl EditedText {
 
 /// The whole text of a file.
 fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
-    let read_error = |error: io::Error| fs::error(error, "edit", path);
+    let read_error = |error: io::Error| fs::tool_error(error, "edit", path);
     let file = File::open(target).map_err(read_error)?;
     let bytes = file.metadata().map_err(read_error)?.len();
     let too_long = || {

@@ -135,7 +135,7 @@ fn listing_error(error: io::Error, root: &Path, path: &GuestPath) -> ToolError {
     if error.kind() == io::ErrorKind::NotFound {
         return ToolError::not_found(format!("no such directory `{path}`"));
     }
-    fs::error(error, "list", path)
+    fs::tool_error(error, "list", path)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub async fn file_read(
         let message = "field 'byte_offset': give it without 'offset' and 'limit'";
         return Err(ToolError::invalid_arguments(message));
     }
-    let read_error = |error: io::Error| fs::error(error, "read", &path);
+    let read_error = |error: io::Error| fs::tool_error(error, "read", &path);
     let file = File::open(fs::locate(&path)?).map_err(read_error)?;
     let metadata = file.metadata().map_err(read_error)?;
     if metadata.is_dir() {
@@ -196,7 +196,7 @@ impl From<io::Error> for ReadStop {
 impl ReadStop {
     fn into_tool_error(self, path: &GuestPath) -> ToolError {
         match self {
-            Self::Io(error) => fs::error(error, "read", path),
+            Self::Io(error) => fs::tool_error(error, "read", path),
             Self::Refused(error) => error,
         }
     }

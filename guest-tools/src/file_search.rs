@@ -57,7 +57,7 @@ pub async fn file_search(
     }
     let matcher = query::matcher(query, regex, case_sensitive)?;
     let root = fs::locate(&path)?;
-    let metadata = std::fs::metadata(&root).map_err(|error| fs::error(error, "search", &path))?;
+    let metadata = std::fs::metadata(&root).map_err(|error| fs::tool_error(error, "search", &path))?;
     let mut files =
         FileSearcher::new(matcher, context as usize, SearchReport::new(max_results as usize, context > 0));
     if metadata.is_file() {

@@ -37,7 +37,7 @@ pub async fn file_write(
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
     }
     let content = content.as_bytes();
-    let write_error = |error| fs::error(error, "write", &path);
+    let write_error = |error| fs::tool_error(error, "write", &path);
     match mode {
         "create" => retry_with_parents(&target, || create(&target, content)).map_err(write_error)?,
         "append" => retry_with_parents(&target, || append(&target, content)).map_err(write_error)?,

@@ -19,7 +19,7 @@ use crate::{
     Approval, Grant, MountName, ProtectedKinds, SecretName, SecretRule, TraceSink, TracedRule,
     effective::find_mount,
     file::{Faults, FlowEntry, LabelWord, Located, SinkWord, did_you_mean},
-    kinds,
+    protected_kinds,
     render::quoted_texts,
 };
 

@@ -40,7 +40,7 @@
 //! | `grant.rs`, `denial.rs`, `trace.rs` | the outcome of a decision, and the rules that it considered |
 //! | `lint.rs`, `lint/`, `warnings.rs` | likely mistakes |
 //! | `classes.rs`, `classes/`, `diff.rs`, `diff/`, `expect.rs`, `expect/` | what a policy allows over all paths, compared or expected |
-//! | `policy_files.rs` | the names and locations of policy files |
+//! | `policy_locations.rs` | the names and locations of policy files |
 #![forbid(unsafe_code)]
 #![warn(clippy::wildcard_enum_match_arm)]
 

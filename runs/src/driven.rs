@@ -321,7 +321,7 @@ impl MessageStore for DrivenRun {
         let stored = all_rows(|request| self.store.messages(self.id.as_str(), request)).await;
         let parse = |message: StoredMessage| {
             serde_json::from_str(message.body.as_str()).map_err(|source| {
-                failed(RunError::Malformed { id: self.id.clone(), what: "message", source })
+                failed(RunError::Malformed { id: self.id.clone(), kind: "message", source })
             })
         };
         stored.map_err(|source| failed(source.into()))?.into_iter().map(parse).collect()

@@ -45,13 +45,13 @@ pub enum RunError {
     #[error(
         "the run `{id}` has its answer; continue it with a prompt: portcullis agent PROMPT --resume {id}"
     )]
-    Answered {
+    AlreadyAnswered {
         /// The id of the run.
         id: RunId,
     },
     /// A newer version has written the state.
     #[error("the state of the run `{id}` has the format {found}, and this program reads up to {known}")]
-    Newer {
+    NewerFormat {
         /// The id of the run.
         id: RunId,
         /// The format of the state.
@@ -60,19 +60,19 @@ pub enum RunError {
         known: u32,
     },
     /// The store has a row that this program cannot parse.
-    #[error("the store has a {what} of the run `{id}` that cannot be read")]
+    #[error("the store has a {kind} of the run `{id}` that cannot be read")]
     Malformed {
         /// The id of the run.
         id: RunId,
         /// The kind of the row.
-        what: &'static str,
+        kind: &'static str,
         /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// The run has an unknown label, so its flow rules could not be enforced.
     #[error("the run `{id}` has a label that is not known")]
-    Label {
+    UnknownLabel {
         /// The id of the run.
         id: RunId,
         /// Why the text of the label is refused.
@@ -81,7 +81,7 @@ pub enum RunError {
     },
     /// The folder of the process locks cannot be used.
     #[error("cannot read or write the folder `{}`", .folder.display())]
-    Process {
+    LockFolder {
         /// The host path of the folder of locks.
         folder: PathBuf,
         /// The system's error.

@@ -213,7 +213,7 @@ impl ExportedDecision {
 fn raw(run: &RunId, what: &'static str, json: Json) -> Result<Box<RawValue>, RunError> {
     RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
         id: run.clone(),
-        what,
+        kind: what,
         source,
     })
 }
@@ -223,7 +223,7 @@ fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, 
     let mut order = HashMap::new();
     for message in messages {
         let parsed: Message = serde_json::from_str(message.body.as_str())
-            .map_err(|source| RunError::Malformed { id: id.clone(), what: "message", source })?;
+            .map_err(|source| RunError::Malformed { id: id.clone(), kind: "message", source })?;
         for call in parsed.tool_calls {
             let position = order.len();
             // A repeated call keeps the position of its first request.

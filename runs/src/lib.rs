@@ -61,7 +61,7 @@ pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_driver::RunDriver;
 pub use runs::{Continuation, InheritedContext, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use step::{NextCall, NextStepInput, RunProgress, StepCallOutcome, StepOutcome};
+pub use step::{NextCall, NextStepInput, RunPosition, StepCallOutcome, StepOutcome};
 pub use stepwise::{RunApprovalRequestFn, StepParts, Stepper};
 pub use turn::SkipReason;
 

@@ -47,7 +47,7 @@ impl RunDriver {
         let mut random = [0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;
         let folder = state.join(DRIVERS_FOLDER);
-        let failed = |source| RunError::Process { folder: folder.clone(), source };
+        let failed = |source| RunError::LockFolder { folder: folder.clone(), source };
         let folder_id = prepare(&folder).map_err(failed)?;
         let name = format!("{folder_id}_{}", hex::encode(random));
         let lock = lock_new_file(&folder, &name).map_err(failed)?;

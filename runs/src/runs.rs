@@ -147,7 +147,7 @@ impl Runs {
     pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
         match self.find(id, workspace).await? {
             (summary, state) if is_answered(&summary, &state) && !self.has_late_results(id).await? => {
-                Err(RunError::Answered { id: id.clone() })
+                Err(RunError::AlreadyAnswered { id: id.clone() })
             }
             _ => Ok(()),
         }
@@ -196,7 +196,7 @@ impl Runs {
                 // The loop takes the late results before it asks the model.
                 Continuation::Resume if self.has_late_results(id).await? => RunState::asking_again(),
                 Continuation::Resume if is_answered(&summary, &state) => {
-                    return Err(RunError::Answered { id: id.clone() });
+                    return Err(RunError::AlreadyAnswered { id: id.clone() });
                 }
                 Continuation::Resume => {
                     waiting_prompt = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));

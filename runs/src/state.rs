@@ -76,11 +76,11 @@ impl StoredState {
     /// # Errors
     /// [`RunError::Newer`], [`RunError::Malformed`].
     pub fn parse(text: &str, id: &RunId) -> Result<Self, RunError> {
-        let malformed = |source| RunError::Malformed { id: id.clone(), what: "state", source };
+        let malformed = |source| RunError::Malformed { id: id.clone(), kind: "state", source };
         // Read the version first, because a newer state can have keys that this program refuses.
         let AnyVersion { version } = serde_json::from_str(text).map_err(malformed)?;
         if version > VERSION {
-            return Err(RunError::Newer { id: id.clone(), found: version, known: VERSION });
+            return Err(RunError::NewerFormat { id: id.clone(), found: version, known: VERSION });
         }
         serde_json::from_str(text).map_err(malformed)
     }
@@ -97,7 +97,7 @@ impl StoredState {
 
 /// Parses a label of the store.
 pub(crate) fn parse_label(text: &str, id: &RunId) -> Result<FlowLabel, RunError> {
-    text.parse().map_err(|source| RunError::Label { id: id.clone(), source })
+    text.parse().map_err(|source| RunError::UnknownLabel { id: id.clone(), source })
 }
 
 #[cfg(test)]
@@ -136,11 +136,11 @@ mod tests {
             value[key] = new;
             StoredState::parse(&value.to_string(), &id())
         };
-        assert!(matches!(with("version", json!(2)), Err(RunError::Newer { found: 2, known: 1, .. })));
+        assert!(matches!(with("version", json!(2)), Err(RunError::NewerFormat { found: 2, known: 1, .. })));
         assert!(matches!(with("run", json!("x")), Err(RunError::Malformed { .. })));
         assert!(matches!(with("further", json!(1)), Err(RunError::Malformed { .. })));
         let state = with("labels", json!({"vaults": "c"})).expect("reads");
-        assert!(matches!(state.labels(&id()), Err(RunError::Label { .. })));
+        assert!(matches!(state.labels(&id()), Err(RunError::UnknownLabel { .. })));
         assert!(matches!(StoredState::parse("[]", &id()), Err(RunError::Malformed { .. })));
     }
 }

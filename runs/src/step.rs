@@ -8,7 +8,7 @@ use crate::turn::SkipReason;
 
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunProgress {
+pub struct RunPosition {
     /// The version of the run. The next step must name it.
     pub version: i64,
     /// The name of the next step, as [`RunState::next_step`](portcullis_agent::RunState::next_step) gives it.
@@ -43,7 +43,7 @@ pub struct NextStepInput {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepOutcome {
     /// The step was taken, now or earlier.
-    Taken(RunProgress),
+    Taken(RunPosition),
     /// The run would have ended this way, but the caller wants to retry. Nothing was stored.
     NotStored(AgentEnd),
 }

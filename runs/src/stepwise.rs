@@ -23,7 +23,7 @@ use crate::{
     ApprovalRequestFn, DrivenRun, ModelIdentity, RecordedModel, RunError, RunId, RunSubject, Runs,
     StoredApprover, StoredExecutor, StoredExternalCalls,
     driven::{InterruptedCall, status},
-    step::{NextCall, NextStepInput, RunProgress, StepCallOutcome, StepOutcome},
+    step::{NextCall, NextStepInput, RunPosition, StepCallOutcome, StepOutcome},
     turn::{SkipReason, TurnExecutor, interrupt},
     turn_results::TurnResults,
 };
@@ -93,7 +93,7 @@ impl Stepper {
     ///
     /// # Errors
     /// Same as [`Runs::find`].
-    pub async fn position(&self, id: &RunId) -> Result<RunProgress, RunError> {
+    pub async fn position(&self, id: &RunId) -> Result<RunPosition, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         Ok(self.position_of(summary.version, &state.run))
     }
@@ -388,7 +388,7 @@ impl Stepper {
         Arc::new(StoredExecutor::new(executor, Arc::clone(run)))
     }
 
-    fn position_of(&self, version: i64, state: &RunState) -> RunProgress {
+    fn position_of(&self, version: i64, state: &RunState) -> RunPosition {
         let offers = if state.next_step() == "run_tools" { self.parts.registry.offers() } else { Vec::new() };
         let call = |call: &portcullis_types::ToolCall| NextCall {
             id: call.id.clone(),
@@ -396,7 +396,7 @@ impl Stepper {
             is_offered: offers.iter().any(|offer| offer.decl.name == call.tool),
         };
         let calls = state.runnable_calls().map(call).collect();
-        RunProgress { version, next: state.next_step(), calls, status: status(state) }
+        RunPosition { version, next: state.next_step(), calls, status: status(state) }
     }
 
     fn subject(&self, id: &RunId) -> RunSubject {

@@ -37,7 +37,7 @@ impl TurnResults {
                 continue;
             }
             let result: ToolResult = serde_json::from_str(entry.body.as_str())
-                .map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
+                .map_err(|source| RunError::Malformed { id: id.clone(), kind: "result", source })?;
             turn_results.results.entry(result.call_id.clone()).or_insert(result);
         }
         Ok(turn_results)

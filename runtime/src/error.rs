@@ -388,10 +388,10 @@ fn is_usage(error: &RunError) -> bool {
             | RunError::NoRun { .. }
             | RunError::OtherWorkspace { .. }
             | RunError::OtherAgent { .. }
-            | RunError::Answered { .. }
-            | RunError::Newer { .. }
+            | RunError::AlreadyAnswered { .. }
+            | RunError::NewerFormat { .. }
             | RunError::Malformed { .. }
-            | RunError::Label { .. }
+            | RunError::UnknownLabel { .. }
             | RunError::Store(StoreError::NotFound { .. } | StoreError::Leased { .. })
     )
 }

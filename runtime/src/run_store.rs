@@ -25,7 +25,7 @@ const FILE: &str = "runs.db";
 pub(crate) const RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// The maximum number of rows that one start removes.
-const MAX_SWEPT_ROWS: u32 = 100;
+const ROWS_SWEPT_AT_START: u32 = 100;
 
 /// The location of a store.
 enum StoreLocation {
@@ -50,10 +50,10 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     let store = open_location(location(options, state)).await?;
     let sweep = async {
         let now = now();
-        store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
-        store.expire_external_calls(now, MAX_SWEPT_ROWS).await?;
+        store.expire_approvals(now, ROWS_SWEPT_AT_START).await?;
+        store.expire_external_calls(now, ROWS_SWEPT_AT_START).await?;
         let retention = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
-        store.remove_ended_before(now - retention, MAX_SWEPT_ROWS).await
+        store.remove_ended_before(now - retention, ROWS_SWEPT_AT_START).await
     };
     // Ignore the error here: a store that cannot be written fails the run's first write, which reports it.
     if let Err(error) = sweep.await {

@@ -4,7 +4,7 @@
 //! program. This module provides four more things:
 //!
 //! - [`locate`]: the host path of a guest path, which a test can set.
-//! - [`error`]: error messages that name only the guest path.
+//! - [`tool_error`]: error messages that name only the guest path.
 //! - [`write_atomic`]: an atomic write.
 //! - [`lock`]: a lock of a path.
 //!
@@ -75,7 +75,7 @@ pub use lock::{PathLock, lock};
 ///
 /// # Errors
 /// `invalid_arguments` if the path names no file; `failed` if the path is a link, a directory or a special file;
-/// otherwise the system's error in the words of [`error`].
+/// otherwise the system's error in the words of [`tool_error`].
 pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), ToolError> {
     let target = locate(path)?;
     if target.file_name().is_none() {
@@ -83,7 +83,7 @@ pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), T
     }
     let replaced = replace::regular_file_metadata(&target, replace::Replacement::Write, path)?;
     replace::retry_with_parents(&target, || replace::replace(&target, content.as_ref(), replaced.as_ref()))
-        .map_err(|failure| error(failure, "write", path))
+        .map_err(|failure| tool_error(failure, "write", path))
 }
 
 /// Parses a path argument. A relative path starts at `/shared`.
@@ -98,7 +98,7 @@ pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
 /// ``no such file `/shared/x` ``.
 #[must_use]
 #[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, and the error ends here")]
-pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
+pub fn tool_error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
     use io::ErrorKind as Kind;
     if is_refusal(&error) {
         return ToolError::denied(format!("not allowed to {verb} `{path}`"));
@@ -179,7 +179,7 @@ mod tests {
     #[track_caller]
     fn check(kind: io::ErrorKind, expected: ToolErrorKind, message: &str) {
         let path = GuestPath::parse("a").expect("a path");
-        let error = error(io::Error::new(kind, "/host/secret"), "read", &path);
+        let error = tool_error(io::Error::new(kind, "/host/secret"), "read", &path);
         assert_eq!((error.kind(), error.to_string().as_str()), (expected, message));
     }
 

@@ -8,7 +8,7 @@
 //! #[tool(tier = ReadOnly)]
 //! async fn size(#[arg(path = "read")] path: &str) -> Result<String, ToolError> {
 //!     let path = fs::parse(path)?;
-//!     let bytes = std::fs::read(fs::locate(&path)?).map_err(|error| fs::error(error, "read", &path))?;
+//!     let bytes = std::fs::read(fs::locate(&path)?).map_err(|error| fs::tool_error(error, "read", &path))?;
 //!     Ok(bytes.len().to_string())
 //! }
 //!

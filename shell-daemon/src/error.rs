@@ -50,10 +50,10 @@ pub enum ShellError {
         source: io::Error,
     },
     /// The session reached a weaker posture than the required one, and was ended.
-    #[error("no session can be `{least}` here, only `{reached}`: {}", list(lacking))]
+    #[error("no session can be `{required_posture}` here, only `{reached}`: {}", list(lacking))]
     PostureUnavailable {
         /// The required posture.
-        least: ShellPosture,
+        required_posture: ShellPosture,
         /// The posture that this machine can give.
         reached: ShellPosture,
         /// Each missing layer, with the reason and the remedy.

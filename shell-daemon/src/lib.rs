@@ -76,7 +76,7 @@ pub use server::{
     SidecarNetwork, SidecarServerConfig, SidecarServerError, Token, embedded_main, enter_if_embedded,
     log_filter, serve, shelld_main,
 };
-pub use session::{ShellSession, TreeRequest};
+pub use session::{ShellSession, TreeFeature};
 pub use session_process::enter_if_session;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use this_process::{conceal_memory, raise_descriptor_limit};

@@ -57,29 +57,29 @@ pub struct ShellSession {
     prepared: Option<PreparedShell>,
     tunnel_listener: Option<OwnedFd>,
     network_absence: Option<NetworkAbsence>,
-    cache_copies: TreeRequest,
-    hiding: TreeRequest,
+    cache_copies: TreeFeature,
+    hiding: TreeFeature,
     /// Records the changes of commands. `None` if the specification does not ask for it.
     changes: Option<ChangeWatch>,
 }
 
 /// Whether a session meets a request of its specification that needs the session's own file tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TreeRequest {
+pub enum TreeFeature {
     /// The specification does not make the request.
-    NotMade,
+    NotRequested,
     /// The session has its own file tree, which meets the request.
-    Met,
+    Active,
     /// The session has no file tree of its own.
-    Unmet,
+    Unavailable,
 }
 
-impl TreeRequest {
+impl TreeFeature {
     fn new(is_made: bool, has_tree: bool) -> Self {
         match (is_made, has_tree) {
-            (false, _) => Self::NotMade,
-            (true, true) => Self::Met,
-            (true, false) => Self::Unmet,
+            (false, _) => Self::NotRequested,
+            (true, true) => Self::Active,
+            (true, false) => Self::Unavailable,
         }
     }
 }
@@ -109,7 +109,7 @@ impl ShellSession {
         if session.posture.level() < least {
             let (reached, lacking) = (session.posture.level(), session.posture.missing_layers(least));
             session.end()?;
-            return Err(ShellError::PostureUnavailable { least, reached, lacking });
+            return Err(ShellError::PostureUnavailable { required_posture: least, reached, lacking });
         }
         Ok(session)
     }
@@ -152,8 +152,8 @@ impl ShellSession {
                 posture: SessionPosture::new(ready.posture, spec.posture),
                 user: ready.user,
                 has_tree: ready.has_tree,
-                cache_copies: TreeRequest::new(!spec.toolchain.caches.is_empty(), ready.has_tree),
-                hiding: TreeRequest::new(!spec.hide.is_empty(), ready.has_tree),
+                cache_copies: TreeFeature::new(!spec.toolchain.caches.is_empty(), ready.has_tree),
+                hiding: TreeFeature::new(!spec.hide.is_empty(), ready.has_tree),
                 read_only_paths: ready.protected,
                 protected_scanner,
                 _group: group.ok(),
@@ -196,13 +196,13 @@ impl ShellSession {
     /// Returns whether commands have copies of the caches, which they may write. If the request is not met,
     /// commands read the caches themselves.
     #[must_use]
-    pub fn cache_copies(&self) -> TreeRequest {
+    pub fn cache_copies(&self) -> TreeFeature {
         self.cache_copies
     }
 
     /// Returns whether the names to hide are covered. If the request is not met, commands can read them.
     #[must_use]
-    pub fn hiding(&self) -> TreeRequest {
+    pub fn hiding(&self) -> TreeFeature {
         self.hiding
     }
 

@@ -39,7 +39,7 @@ pub const MAX_OPEN_APPROVALS: i64 = 1_000;
 
 /// The maximum number of unread entries in an agent's inbox: 10,000. A sender cannot fill the disk with entries
 /// for an agent that never runs.
-pub const MAX_INBOX: i64 = 10_000;
+pub const MAX_UNREAD_ENTRIES: i64 = 10_000;
 
 /// The maximum number of labels of a run or a started call: 256.
 pub const MAX_LABELS: usize = 256;

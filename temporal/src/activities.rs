@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    ApprovalRequestFn, NextStepInput, RunId, RunProgress, StepCallOutcome, StepOutcome, Stepper, now,
+    ApprovalRequestFn, NextStepInput, RunId, RunPosition, StepCallOutcome, StepOutcome, Stepper, now,
     store::{ApprovalDecision, StoredAnswer},
 };
 use portcullis_types::{CancellationToken, Message};
@@ -72,8 +72,8 @@ impl StepActivities {
         }
     }
 
-    fn position_payload(&self, position: RunProgress) -> RunPositionPayload {
-        let RunProgress { version, next, calls, status } = position;
+    fn position_payload(&self, position: RunPosition) -> RunPositionPayload {
+        let RunPosition { version, next, calls, status } = position;
         let calls = calls.into_iter().map(|call| NextCallPlacement {
             queue: self.task_queues.get(&call.tool).cloned(),
             id: call.id,

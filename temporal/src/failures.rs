@@ -111,7 +111,7 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
         RunError::OtherWorkspace { .. } => failure("other_workspace".to_owned(), message, Retry::Never),
         RunError::InvalidId { .. } => bad_input(message),
         // Another worker may have a newer version.
-        RunError::Newer { .. } => failure("newer".to_owned(), message, Retry::After(None)),
+        RunError::NewerFormat { .. } => failure("newer".to_owned(), message, Retry::After(None)),
         _ => failure("run".to_owned(), message, Retry::Never),
     }
 }

@@ -55,7 +55,7 @@ const LAZY_TOOLS: [&str; 6] = [
 
 /// The result of a call, with accessors for assertions.
 #[derive(Debug)]
-pub struct FixtureCall(pub ToolResult);
+pub struct CallOutcome(pub ToolResult);
 
 impl Fixture {
     /// Creates an empty workspace under the shipped policy.
@@ -290,7 +290,7 @@ pub fn approving_caller() -> Caller {
     caller
 }
 
-impl FixtureCall {
+impl CallOutcome {
     /// Makes one call as an approving caller.
     pub async fn run(registry: &ToolRegistry, tool: &str, arguments: impl Into<Value>) -> Self {
         let arguments: Value = arguments.into();

@@ -32,7 +32,7 @@ mod stock_container;
 mod waiting;
 
 #[cfg(feature = "fixtures")]
-pub use fixture::{Fixture, FixtureCall, LAZY_COMPILE_TIMEOUT, approving_caller, binary, call_rows};
+pub use fixture::{CallOutcome, Fixture, LAZY_COMPILE_TIMEOUT, approving_caller, binary, call_rows};
 #[cfg(feature = "fixtures")]
 pub use guests::guest;
 pub use kernel::{kernel_is_required, kernel_or_skip};

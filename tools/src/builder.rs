@@ -355,7 +355,7 @@ impl RegistryBuilder {
         registration.add_capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
-            let config = sidecar_config(&policy, &state, workspace, private, ca);
+            let config = sidecar_options(&policy, &state, workspace, private, ca);
             registration.add_shell(ShellBackend::new(&self.shell, config), policy.shell())?;
         }
         registration.add_shipped_modules(self.modules)?;
@@ -436,7 +436,7 @@ impl ToolRegistry {
 }
 
 /// Returns the settings of a sidecar that this program starts.
-fn sidecar_config(
+fn sidecar_options(
     policy: &WorkspaceSecurityPolicy,
     state: &Path,
     workspace: PathBuf,

@@ -74,7 +74,7 @@ impl OutputStore {
         grant: &Value,
         text: &str,
     ) -> Result<(), OutputStoreError> {
-        let name = file_name(output_id).ok_or(OutputStoreError::CallId)?;
+        let name = file_name(output_id).ok_or(OutputStoreError::InvalidId)?;
         let header = serde_json::to_vec(&Header { owner: owner.clone(), grant: grant.clone() })
             .map_err(|error| OutputStoreError::Write(error.into()))?;
         let bytes = u64::try_from(header.len() + text.len()).unwrap_or(u64::MAX);
@@ -308,7 +308,7 @@ pub enum OutputStoreError {
     Folder(#[source] io::Error),
     /// The call's id cannot be a file name.
     #[error("the call's id is not 1 to 128 of A-Z, a-z, 0-9, `-` and `_`")]
-    CallId,
+    InvalidId,
     /// The output is too long to store.
     #[error("the output has {bytes} bytes with its header, at most {limit} are stored")]
     TooLarge {
@@ -386,7 +386,7 @@ fn open_folder(state_folder: &Path) -> rustix::io::Result<OwnedFd> {
 fn file_name(call_id: &str) -> Option<String> {
     // The id comes from a caller and must not escape the folder.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
+    ((1..=MAX_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
         .then(|| format!("{call_id}{STORED}"))
 }
 
@@ -401,7 +401,7 @@ const STORED: &str = ".output";
 const TEMPORARY: &str = ".tmp";
 const OWNER_FOLDER: Mode = Mode::RWXU;
 const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-const MAX_CALL_ID_BYTES: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// The maximum length of a header: 256 KiB. A grant names mounts, hosts and limits, which need far less.
 const MAX_HEADER_BYTES: u32 = 256 << 10;
@@ -464,7 +464,7 @@ mod tests {
         let (state, store) = store();
         for id in ["", ".", "..", "../c", "a/b", "a.b", "a\0", "é", &"x".repeat(129)] {
             assert!(
-                matches!(store.put(id, &owner(), &Value::Null, "t"), Err(OutputStoreError::CallId)),
+                matches!(store.put(id, &owner(), &Value::Null, "t"), Err(OutputStoreError::InvalidId)),
                 "{id}"
             );
             assert!(matches!(store.find(id, &owner()), Err(ReadRefusal::NotFound)), "{id}");

@@ -256,7 +256,7 @@ impl PolicyText {
 fn trust_error(path: &Path, refusal: TrustError) -> BootstrapError {
     match refusal {
         TrustError::Unusable { source, .. } => unreadable(path, source),
-        TrustError::Missing { doubt, .. } => {
+        TrustError::Missing { cause: doubt, .. } => {
             warn_of_absence(path, &doubt);
             unreadable(path, io::ErrorKind::NotFound.into())
         }

@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     audit::{
-        AuditError, AuditLog, KeptPolicy, PolicyChange, PolicyChangeCause, ProcessStart, SyncMode, is_sha256,
-        log_path,
+        AuditError, AuditLog, PolicyChange, PolicyChangeCause, ProcessStart, StoredPolicy, SyncMode,
+        is_sha256, log_path,
     },
     error::BootstrapError,
 };
@@ -40,7 +40,7 @@ pub(crate) fn set_process_start(
         ..process_start(&cache)
     };
     let policy = Arc::clone(policy);
-    let text = move || KeptPolicy { toml: policy.effective_toml(), json: policy.canonical_json() };
+    let text = move || StoredPolicy { toml: policy.effective_toml(), json: policy.canonical_json() };
     log.set_process_start(Box::new(collect), Some(Box::new(text)));
 }
 

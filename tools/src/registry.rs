@@ -183,7 +183,7 @@ impl ToolRegistry {
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
         if let (Some(own_client), Some(other_client)) = (&self.host.http_client, &other.host.http_client) {
-            own_client.known().share_with(other_client.known());
+            own_client.known_secrets().share_with(other_client.known_secrets());
         }
     }
 
@@ -350,7 +350,7 @@ impl ToolRegistry {
     /// `unavailable`, with the reason for the operator. Then no request is made.
     pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
         let http_client = self.host.http_client.as_ref().filter(|_| self.host.policy.has_network())?;
-        Some(http_client.client().await.map(|client| client.posture().clone()))
+        Some(http_client.egress().await.map(|client| client.posture().clone()))
     }
 
     /// Records that this registry has replaced another one in a running process, after a hangup (SIGHUP). The

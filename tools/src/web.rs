@@ -45,7 +45,7 @@ pub(crate) use operation_steps::{
     RedirectRefusal, RequestOptions, RequestOutcome, SharedRequestOutcome, refused_by_status,
     refused_with_body,
 };
-pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
+pub(crate) use request::{RequestError, USER_AGENT, request_error, secrets_for, send, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
 pub(crate) use robots::{RobotsFiles, RobotsRefusal};
 pub(crate) use search_tool::{WebSearchBackend, search_request, search_web, web_search};

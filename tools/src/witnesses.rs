@@ -201,7 +201,7 @@ async fn submit(
 ) -> Result<(), SubmitError> {
     for _ in 0..MAX_ROUNDS {
         let Some(request) = client.request(newest)? else { return Ok(()) };
-        let egress = http.http_client.client().await.map_err(SubmitError::NoClient)?;
+        let egress = http.http_client.egress().await.map_err(SubmitError::NoClient)?;
         let http_request = Request {
             method: Method::POST,
             url: url.clone(),

@@ -109,9 +109,9 @@ impl UndoPlan {
         // Dropping the recorder records the states after this undo.
         drop(recorder);
         for undone in &self.records {
-            self.store.note_undone(&undone.id, &record)?;
+            self.store.mark_undone(&undone.id, &record)?;
             // If an undo made these changes, the changes that it had undone are in effect again.
-            self.store.forget_undone(undone)?;
+            self.store.clear_undone_mark(undone)?;
         }
         Ok(Some(record))
     }

@@ -216,14 +216,14 @@ impl UndoStore {
     }
 
     /// Marks a record's changes as undone.
-    pub(crate) fn note_undone(&self, id: &RecordId, by: &RecordId) -> Result<(), UndoError> {
+    pub(crate) fn mark_undone(&self, id: &RecordId, by: &RecordId) -> Result<(), UndoError> {
         let path = self.record_folder(id).join(UNDONE);
         fs::write(&path, by.as_str()).map_err(|source| UndoError::Store { path, source })
     }
 
     /// Removes the mark of [`Self::note_undone`] from the records that an undo had undone, because the undo
     /// itself was undone.
-    pub(crate) fn forget_undone(&self, undo: &ChangeRecord) -> Result<(), UndoError> {
+    pub(crate) fn clear_undone_mark(&self, undo: &ChangeRecord) -> Result<(), UndoError> {
         for id in undo.undoes.iter().filter_map(|id| RecordId::parse(id)) {
             let path = self.record_folder(&id).join(UNDONE);
             // Another undo may have undone the record again meanwhile, or the record was removed.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{
     event_splitter::{EventFault, EventSplitter},
     refusal::RequestIdentity,
-    wire::{self, ReadFault, ResponseProgress, ResponseReader},
+    wire::{self, ReadError, ResponseProgress, ResponseReader},
 };
 use crate::{Delta, StopReason};
 
@@ -51,15 +51,15 @@ impl ResponseDecoder {
     }
 
     /// Decodes more bytes, and appends the pieces to `out`. On a fault, `out` has the pieces that precede it.
-    pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+    pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadError> {
         self.wire_bytes_left =
-            self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
+            self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadError::TooLarge)?;
         let Self { event_splitter, response, .. } = self;
         event_splitter.push(bytes, |data| response.read(data, out)).map_err(as_answer_fault)
     }
 
     /// Ends the input. Returns `false` if the provider has not said that the response is complete.
-    pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
+    pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadError> {
         let Self { event_splitter, response, .. } = self;
         event_splitter.finish(|data| response.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
@@ -67,7 +67,7 @@ impl ResponseDecoder {
 
     /// Ends the response if the provider has given a stop reason, and returns whether the response is complete.
     /// If the connection breaks after the stop reason, at most the token count is lost.
-    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
+    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadError> {
         if !self.response.ended
             && let Some(stop) = self.response.reader.stop()
         {
@@ -92,7 +92,7 @@ struct ResponseState {
 }
 
 impl ResponseState {
-    fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+    fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadError> {
         if self.ended || data.trim().is_empty() {
             return Ok(());
         }
@@ -101,13 +101,13 @@ impl ResponseState {
         self.emit(deltas, out)?;
         if progress == ResponseProgress::Finished {
             // An end without a stop reason is an error: a cut response must not look whole.
-            let stop = self.reader.stop().ok_or(ReadFault::NoStopReason)?;
+            let stop = self.reader.stop().ok_or(ReadError::NoStopReason)?;
             self.end(stop, out)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+    fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadError> {
         let mut rest = Vec::new();
         self.reader.emit_held_back(&mut rest);
         self.emit(rest, out)?;
@@ -116,10 +116,10 @@ impl ResponseState {
         Ok(())
     }
 
-    fn emit(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+    fn emit(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadError> {
         for delta in deltas {
             self.bytes_left =
-                self.bytes_left.checked_sub(content_bytes(&delta)).ok_or(ReadFault::TooLarge)?;
+                self.bytes_left.checked_sub(content_bytes(&delta)).ok_or(ReadError::TooLarge)?;
             out.push_back(delta);
         }
         Ok(())
@@ -139,9 +139,9 @@ fn content_bytes(delta: &Delta) -> usize {
 }
 
 /// Reports an event past its limit as a response past its limit.
-fn as_answer_fault(fault: ReadFault) -> ReadFault {
+fn as_answer_fault(fault: ReadError) -> ReadError {
     match fault {
-        ReadFault::Event(EventFault::TooLarge) => ReadFault::TooLarge,
+        ReadError::Event(EventFault::TooLarge) => ReadError::TooLarge,
         other => other,
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         decoder.push(text("12345").as_bytes(), &mut out).expect("within");
         decoder.push(text("12345").as_bytes(), &mut out).expect("just within");
         let fault = decoder.push(text("1").as_bytes(), &mut out).expect_err("too large");
-        assert!(matches!(fault, ReadFault::TooLarge));
+        assert!(matches!(fault, ReadError::TooLarge));
         assert_eq!(out.len(), 2);
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let mut out = VecDeque::new();
         let mut decoder = decoder(1000);
         let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);
-        assert!(matches!(fault, Err(ReadFault::NoStopReason)));
+        assert!(matches!(fault, Err(ReadError::NoStopReason)));
         assert_eq!(out, [Delta::Text("a".into())]);
     }
 }

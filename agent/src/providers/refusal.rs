@@ -12,7 +12,7 @@ use super::{
     connection::{Response, next_chunk},
     event_splitter::EventFault,
     retry::{FailedRequest, RetryAdvice, read_retry_after},
-    wire::{self, ReadFault, ReportedError},
+    wire::{self, ReadError, ReportedError},
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
 
@@ -100,11 +100,11 @@ impl RequestIdentity {
     }
 
     /// Returns the failure of a response that cannot be decoded.
-    pub(super) fn decode_failure(&self, fault: ReadFault) -> FailedRequest {
+    pub(super) fn decode_failure(&self, fault: ReadError) -> FailedRequest {
         let malformed =
             |problem: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, problem));
         match fault {
-            ReadFault::Reported(reported) => {
+            ReadError::Reported(reported) => {
                 let problem = format!("broke its answer off: {}", self.reported_text(&reported));
                 let error = self.error(reported.kind, &problem);
                 match reported.kind {
@@ -114,15 +114,15 @@ impl RequestIdentity {
                     _ => FailedRequest::permanent(error),
                 }
             }
-            ReadFault::NoStopReason => FailedRequest::permanent(
+            ReadError::NoStopReason => FailedRequest::permanent(
                 self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
             ),
-            ReadFault::TooLarge | ReadFault::Event(EventFault::TooLarge) => {
+            ReadError::TooLarge | ReadError::Event(EventFault::TooLarge) => {
                 malformed("gave an answer that is larger than the limit")
             }
-            ReadFault::Event(EventFault::NotText) => malformed("gave an answer that is not UTF-8"),
+            ReadError::Event(EventFault::NotText) => malformed("gave an answer that is not UTF-8"),
             // Report only the position: the JSON error quotes the text, which may be anything.
-            ReadFault::Json(error) => {
+            ReadError::Json(error) => {
                 let (line, column) = (error.line(), error.column());
                 malformed(&format!(
                     "gave an answer that its protocol does not know, at line {line}, column {column} of a piece"

@@ -50,7 +50,7 @@ pub(super) struct WireRequest<'a> {
 /// Reads the events of one response.
 pub(super) trait ResponseReader: Send + fmt::Debug {
     /// Reads the data of one event, and appends its pieces to `out`.
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault>;
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadError>;
 
     /// Emits pieces that were held back until the response is complete.
     fn emit_held_back(&mut self, _out: &mut Vec<Delta>) {}
@@ -70,7 +70,7 @@ pub(super) enum ResponseProgress {
 
 /// Why an event cannot be read.
 #[derive(Debug)]
-pub(super) enum ReadFault {
+pub(super) enum ReadError {
     /// The bytes are not an event.
     Event(EventFault),
     /// The event is not the JSON that the protocol prescribes.
@@ -83,13 +83,13 @@ pub(super) enum ReadFault {
     NoStopReason,
 }
 
-impl From<EventFault> for ReadFault {
+impl From<EventFault> for ReadError {
     fn from(fault: EventFault) -> Self {
         Self::Event(fault)
     }
 }
 
-impl From<serde_json::Error> for ReadFault {
+impl From<serde_json::Error> for ReadError {
     fn from(error: serde_json::Error) -> Self {
         Self::Json(error)
     }
@@ -165,9 +165,9 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn ResponseReader> {
 
 /// Parses an event, unless it reports an error. Check for the error first: almost all fields are optional, so
 /// an error would parse as an event without content.
-fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadFault> {
+fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadError> {
     match ReportedError::from_event(data) {
-        Some(reported) => Err(ReadFault::Reported(reported)),
+        Some(reported) => Err(ReadError::Reported(reported)),
         None => Ok(serde_json::from_str(data)?),
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::{KeptPolicy, POLICIES_DIR, PolicyChange, PolicyChangeCause, ProcessStart, QUESTIONS_DIR};
+use crate::{POLICIES_DIR, PolicyChange, PolicyChangeCause, ProcessStart, QUESTIONS_DIR, StoredPolicy};
 
 /// A policy whose digest is the SHA-256 of its JSON, as for a real one.
 fn digest(policy: &str) -> String {
@@ -24,7 +24,7 @@ fn introduced(dir: &Path, policy: &'static str) -> AuditLog {
         policy_digest: Some(digest(policy).into()),
         lock_sha256: None,
     };
-    let text = move || KeptPolicy { toml: format!("# {policy}\n"), json: policy.into() };
+    let text = move || StoredPolicy { toml: format!("# {policy}\n"), json: policy.into() };
     log.set_process_start(Box::new(move || start), Some(Box::new(text)));
     log
 }

@@ -28,7 +28,7 @@ pub fn open_first(
                 let source = io::Error::other("it is a link to a file that does not exist");
                 return Err((path.clone(), TrustError::Unusable { path, source }));
             }
-            Err(TrustError::Missing { doubt, .. }) => on_doubt(&path, &doubt),
+            Err(TrustError::Missing { cause: doubt, .. }) => on_doubt(&path, &doubt),
             Err(error) if error.is_missing() => {}
             Err(error) => return Err((path, error)),
         }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cycle::{CycleSpace, message_event, message_id},
     prompt::{MESSAGE, MessageEntry},
-    resource::time,
+    resource::format_timestamp,
     state::GatewayState,
 };
 
@@ -196,7 +196,7 @@ fn message_json(message: &SpaceMessage) -> Value {
         "messageId": message.id,
         "author": { "id": message.author.id, "kind": message.author.kind.as_str(), "name": message.author.name },
         "text": message.text,
-        "createdAt": time(message.created),
+        "createdAt": format_timestamp(message.created),
     });
     if let Some(reply_to) = &message.reply_to {
         value["replyTo"] = reply_to.as_str().into();

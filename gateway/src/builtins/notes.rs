@@ -7,7 +7,7 @@ use portcullis_types::ToolError;
 use serde_json::{Value, json};
 
 use super::store_error;
-use crate::{cycle::CycleSpace, resource::time};
+use crate::{cycle::CycleSpace, resource::format_timestamp};
 
 /// The maximum number of plans that are read.
 const MAX_PLANS: u32 = 200;
@@ -55,7 +55,7 @@ pub(super) async fn set(
     let set: Vec<_> = notes
         .iter()
         .map(|note| match note.due {
-            Some(due) => json!({ "id": note.id, "due": time(due) }),
+            Some(due) => json!({ "id": note.id, "due": format_timestamp(due) }),
             None => json!({ "id": note.id }),
         })
         .collect();
@@ -97,7 +97,7 @@ fn note_of(note: &Note) -> Value {
     let text: Value = serde_json::from_str(note.body.as_str()).unwrap_or_default();
     let mut value = json!({ "id": note.id, "text": text["text"] });
     if let Some(due) = note.due {
-        value["due"] = time(due).into();
+        value["due"] = format_timestamp(due).into();
     }
     if let Some(every) = note.every {
         value["everyMinutes"] = (every / MINUTE).into();

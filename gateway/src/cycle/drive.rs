@@ -28,7 +28,7 @@ use crate::{
     capabilities::AgentCapabilities,
     error::ApiError,
     from_store, prompt,
-    resource::{AgentDefinition, time},
+    resource::{AgentDefinition, format_timestamp},
     state::{ChosenModel, GatewayState, event},
 };
 
@@ -247,8 +247,8 @@ async fn show_approval_request(space: &CycleSpace, request: &NewApprovalRequest)
             "question": request.question,
             "hash": request.hash,
             "status": "waiting",
-            "createdAt": time(now()),
-            "expiresAt": request.expires.map(time),
+            "createdAt": format_timestamp(now()),
+            "expiresAt": request.expires.map(format_timestamp),
         } });
         let change = event("approval.requested", space.topics(space.entered().as_deref()), &data)?;
         space.state.write(vec![change]).await

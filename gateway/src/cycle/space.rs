@@ -202,7 +202,7 @@ impl CycleSpace {
             "args": open.shown_call.input,
             "executionType": open.shown_call.execution_type,
             "status": status,
-            "expiresAt": crate::resource::time(expires),
+            "expiresAt": crate::resource::format_timestamp(expires),
         });
         changes.push(event("call.pending", self.topics(space), &data)?);
         self.write(changes).await

@@ -18,7 +18,7 @@ pub async fn vault_copyto_read(
     source_path: &str,
 ) -> Result<String, ToolError> {
     let path = fs::parse(source_path)?;
-    let read_error = |error: io::Error| fs::error(error, "read", &path);
+    let read_error = |error: io::Error| fs::tool_error(error, "read", &path);
     let mut file = File::open(fs::locate(&path)?).map_err(read_error)?;
     let metadata = file.metadata().map_err(read_error)?;
     if metadata.is_dir() {

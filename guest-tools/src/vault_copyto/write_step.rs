@@ -45,14 +45,16 @@ pub async fn vault_copyto_write(
     let temporary = temporary_path(&target, bits);
     if action == "clean_up" {
         return match std::fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fs::error(error, "clean up", &path)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(fs::tool_error(error, "clean up", &path))
+            }
             _gone => Ok(format!("no temporary file of {path} remains")),
         };
     }
     // Wait for the first chunk before anything is created: a missing source must not create directories.
     let first_chunk = transfer::receive(ctx)?;
     let metadata_before = regular_file_metadata(&target, Replacement::Write, &path)?;
-    let write_error = |error| fs::error(error, "write", &path);
+    let write_error = |error| fs::tool_error(error, "write", &path);
     let file = retry_with_parents(&target, || create_new(&temporary)).map_err(write_error)?;
     write(ctx, file, first_chunk, metadata_before.as_ref(), &path)
         .and_then(|bytes| {
@@ -70,7 +72,7 @@ fn write(
     metadata_before: Option<&Metadata>,
     path: &GuestPath,
 ) -> Result<u64, ToolError> {
-    let write_error = |error| fs::error(error, "write", path);
+    let write_error = |error| fs::tool_error(error, "write", path);
     keep_mode(&file, metadata_before).map_err(write_error)?;
     let mut bytes = 0;
     let mut next_chunk = first_chunk;

@@ -129,7 +129,7 @@ fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<Interrup
         Some(result) => {
             let parsed = serde_json::from_str(result.as_str());
             let result =
-                parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
+                parsed.map_err(|source| RunError::Malformed { id: id.clone(), kind: "result", source })?;
             Some(InterruptedCall::Finished(Box::new(result)))
         }
         None if started.may_repeat => None,

@@ -71,14 +71,14 @@ async fn a_late_result_enters_the_run_once() {
     let pending = format!("{{\"pendingToolCallId\":\"{id}\",\"status\":\"pending\"}}");
     assert_eq!(texts(&world, MessageRole::Tool).await, [pending]);
     let early = world.drive(None, Continuation::Resume, None, false).await.expect_err("nothing has come");
-    assert!(matches!(early, RunError::Answered { .. }), "{early}");
+    assert!(matches!(early, RunError::AlreadyAnswered { .. }), "{early}");
     assert_eq!(submit(&world, &id, "\"yes\"").await, ResultDelivery::Inbox { ordinal: 1 });
     let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     let expected = format!("[Tool Result: defer] (callId: {id}) yes");
     assert_eq!(texts(&world, MessageRole::User).await, ["Do it.".to_owned(), expected]);
     let again = world.drive(None, Continuation::Resume, None, false).await.expect_err("it has entered");
-    assert!(matches!(again, RunError::Answered { .. }), "{again}");
+    assert!(matches!(again, RunError::AlreadyAnswered { .. }), "{again}");
 }
 
 /// A result that arrives while the run works is added before the next request to the model.

@@ -136,5 +136,5 @@ async fn a_run_without_a_process_is_cancelled_immediately() {
     let run = world.drive(None, next, None, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     let error = world.drive(None, Continuation::Resume, None, true).await.expect_err("answered");
-    assert!(matches!(error, RunError::Answered { .. }), "{error}");
+    assert!(matches!(error, RunError::AlreadyAnswered { .. }), "{error}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    Continuation, NextStepInput, RunError, RunExport, RunProgress, SkipReason, StepCallOutcome, StepOutcome,
+    Continuation, NextStepInput, RunError, RunExport, RunPosition, SkipReason, StepCallOutcome, StepOutcome,
     Stepper, all_rows, store::RunStatus,
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -24,7 +24,7 @@ async fn step(
     world: &World,
     version: i64,
     input: NextStepInput,
-) -> Result<RunProgress, RunError> {
+) -> Result<RunPosition, RunError> {
     let keeps = |_: &AgentEnd| true;
     let cancel = CancellationToken::new();
     match stepper.take_step(&world.subject.id, version, input, keeps, &cancel).await? {

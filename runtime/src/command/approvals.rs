@@ -42,7 +42,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             head: ["question", "run", "at", "tool", "status"],
             row: |approval| {
                 let StoredApproval { request, run, created, .. } = approval;
-                let at = super::runs::time(*created);
+                let at = super::runs::format_timestamp(*created);
                 [request.id.clone(), run.clone(), at, request.tool.clone(), status_word(approval).to_owned()]
             },
             id: |approval| &approval.request.id,
@@ -61,7 +61,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Resu
         }
         out.push_str(&format!("status: {}\n", status_word(&approval)));
         if let Some(expires) = approval.request.expires {
-            out.push_str(&format!("expires: {}\n", super::runs::time(expires)));
+            out.push_str(&format!("expires: {}\n", super::runs::format_timestamp(expires)));
         }
         if let Some(StoredAnswer { by, via, reason, .. }) = &approval.answer {
             let reason =

@@ -33,7 +33,8 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
             empty_text: "no call is waiting for a result\n",
             head: ["call", "run", "at", "tool", "status"],
             row: |call| {
-                let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());
+                let (at, status) =
+                    (super::runs::format_timestamp(call.created), call.status_at(now()).to_string());
                 [call.id.clone(), call.run.clone(), at, call.tool.clone(), status]
             },
             id: |call| &call.id,

@@ -56,7 +56,13 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
             head: ["run", "last step", "status", "steps", "prompt"],
             row: |(word, run, prompt)| {
                 let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();
-                [run.id.clone(), time(run.updated), (*word).to_owned(), run.steps.to_string(), prompt]
+                [
+                    run.id.clone(),
+                    format_timestamp(run.updated),
+                    (*word).to_owned(),
+                    run.steps.to_string(),
+                    prompt,
+                ]
             },
             id: |(_, run, _)| &run.id,
             as_json: |(word, run, prompt)| {
@@ -163,7 +169,7 @@ fn with_run(
 }
 
 /// Formats a store timestamp for a person.
-pub(super) fn time(milliseconds: i64) -> String {
+pub(super) fn format_timestamp(milliseconds: i64) -> String {
     let time = Timestamp::from_millisecond(milliseconds);
     time.map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.0}"))
 }

@@ -10,7 +10,7 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 use portcullis_tasks::{ReportedStatus, TaskProcessor, TaskReport, TaskStates};
 use portcullis_types::CancellationToken;
 
-use self::{approver::TaskApprovals, runner::RegistryCalls};
+use self::{approver::TaskApprovals, runner::RegistryCallRunner};
 use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
     cli::{CommonOptions, RunTasksOptions},
@@ -32,7 +32,7 @@ pub(crate) fn run(common: &CommonOptions, options: RunTasksOptions) -> Result<Ex
         let result = runtime.block_on(async {
             let registry = Arc::new(setup::calling_registry(&envelope, shell).await?);
             let approvals = approvals(&options, &states, &registry, is_shell_unconfined);
-            let runner = Arc::new(RegistryCalls::new(registry, approvals, work_cancel.clone()));
+            let runner = Arc::new(RegistryCallRunner::new(registry, approvals, work_cancel.clone()));
             let processor = TaskProcessor::open(&options.folder, states, runner)?;
             process(&processor, &options, &work_cancel).await
         });

@@ -11,7 +11,7 @@ use std::io;
 
 use portcullis_types::{GuestPath, MAX_HELD_LOCKS, ToolError};
 
-use super::{error, locate, replace};
+use super::{locate, replace, tool_error};
 
 /// Acquires the exclusive lock of a path, and waits for it if needed. The lock is released when the guard is dropped or
 /// the call ends. The file itself need not exist. Missing parent directories are created.
@@ -52,7 +52,7 @@ use super::{error, locate, replace};
 ///
 /// # Errors
 /// `failed` if the call holds this lock already, if it holds 16 others, or if the path is a symlink; `invalid_arguments`
-/// if the path names no file; otherwise the system's error in the words of [`error`].
+/// if the path names no file; otherwise the system's error in the words of [`tool_error`].
 pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     let target = locate(path)?;
     if target.file_name().is_none() || path.below_mount() == "." {
@@ -75,7 +75,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
         Ok(Err(LockFault::TooMany)) => Err(ToolError::failed(format!(
             "cannot lock `{path}`: this call already holds {MAX_HELD_LOCKS} locks, the maximum"
         ))),
-        Ok(Err(LockFault::System(failure))) | Err(failure) => Err(error(failure, "lock", path)),
+        Ok(Err(LockFault::System(failure))) | Err(failure) => Err(tool_error(failure, "lock", path)),
     }
 }
 

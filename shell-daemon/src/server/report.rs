@@ -4,7 +4,7 @@ use portcullis_confine::{LayerReport, LayerStatus};
 use portcullis_types::error_chain;
 
 use super::session_thread::SessionForwarding;
-use crate::{ShellSession, TreeRequest};
+use crate::{ShellSession, TreeFeature};
 use portcullis_shell_protocol::{Evidence, Layer, Network, PostureReport};
 
 /// The posture of a session and its network, with the evidence.
@@ -19,9 +19,9 @@ pub(super) fn report(session: &ShellSession, network: Option<&SessionForwarding>
         [("hide", session.hiding(), NOTHING_HIDDEN), ("caches", session.cache_copies(), NO_COPIES)]
     {
         let (status, reason) = match request {
-            TreeRequest::NotMade => continue,
-            TreeRequest::Met => ("enforced", ""),
-            TreeRequest::Unmet => ("missing", absence),
+            TreeFeature::NotRequested => continue,
+            TreeFeature::Active => ("enforced", ""),
+            TreeFeature::Unavailable => ("missing", absence),
         };
         summary = format!("{summary},{name}={status}");
         let (name, status, reason) = (name.to_owned(), status.to_owned(), reason.to_owned());

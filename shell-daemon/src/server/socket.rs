@@ -55,7 +55,7 @@ pub(super) fn listen(
     let (folder, owner) = open_folder(&faults, reach)?;
     // Lock the folder, so that two sidecars that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
-        .map_err(|errno| faults.failed("has a folder that cannot be locked", errno))?;
+        .map_err(|errno| faults.system_error("has a folder that cannot be locked", errno))?;
     // Use the handle of the checked folder, because the path could lead to another folder by now.
     let handle = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let unready = OsStr::new(UNREADY_NAME);
@@ -63,19 +63,19 @@ pub(super) fn listen(
     remove_leftover(&faults, &folder, owner, unready, &handle)?;
     // The kernel makes the file before the socket listens, so the file gets its name last.
     let listener = UnixListener::bind(handle.join(unready))
-        .map_err(|error| faults.failed("cannot be listened on", error))?;
+        .map_err(|error| faults.system_error("cannot be listened on", error))?;
     let mode = match reach {
         SocketAccess::Own => Mode::RUSR | Mode::WUSR,
         SocketAccess::Others => Mode::from_raw_mode(0o666),
     };
     rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
-        .map_err(|errno| faults.failed("cannot have its mode set", errno))?;
+        .map_err(|errno| faults.system_error("cannot have its mode set", errno))?;
     let socket_stat = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| faults.failed("cannot be examined", errno))?;
+        .map_err(|errno| faults.system_error("cannot be examined", errno))?;
     rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
-        .map_err(|errno| faults.failed("cannot get its name", errno))?;
+        .map_err(|errno| faults.system_error("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
-        .map_err(|errno| faults.failed("has a folder that cannot be unlocked", errno))?;
+        .map_err(|errno| faults.system_error("has a folder that cannot be unlocked", errno))?;
     Ok((listener, SocketFile { folder, name, identity: identity(&socket_stat) }))
 }
 
@@ -89,16 +89,16 @@ impl SocketFaults<'_> {
         SidecarServerError::Socket { path: self.path.to_owned(), problem }
     }
 
-    fn failed(&self, what: &str, error: impl Into<io::Error>) -> SidecarServerError {
+    fn system_error(&self, problem: &str, error: impl Into<io::Error>) -> SidecarServerError {
         let error: io::Error = error.into();
-        self.socket_error(format!("{what}: {error}"))
+        self.socket_error(format!("{problem}: {error}"))
     }
 }
 
 /// Opens the socket's folder and checks which users may change it. Makes the folder if it is missing. Also returns the
 /// folder's owner.
 fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), SidecarServerError> {
-    let failed = |what: &str, errno: Errno| faults.failed(what, errno);
+    let failed = |problem: &str, errno: Errno| faults.system_error(problem, errno);
     let folder = match faults.path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -136,7 +136,7 @@ fn remove_leftover(
 ) -> Result<(), SidecarServerError> {
     let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(faults.failed("cannot be examined", errno)),
+        Err(errno) => return Err(faults.system_error("cannot be examined", errno)),
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
@@ -148,10 +148,10 @@ fn remove_leftover(
         // The kernel refuses the connection if no process listens, so the socket is a leftover.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
         Ok(_) => return Err(faults.socket_error("has a sidecar listening there already".to_owned())),
-        Err(error) => return Err(faults.failed("has a socket in its place", error)),
+        Err(error) => return Err(faults.system_error("has a socket in its place", error)),
     }
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
-        .map_err(|errno| faults.failed("is a leftover that cannot be removed", errno))
+        .map_err(|errno| faults.system_error("is a leftover that cannot be removed", errno))
 }
 
 impl Drop for SocketFile {

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use portcullis_shell_daemon::{SessionToolchain, ShellSession, TreeRequest};
+use portcullis_shell_daemon::{SessionToolchain, ShellSession, TreeFeature};
 
 use tempfile::TempDir;
 
@@ -109,7 +109,7 @@ fn a_strong_session_writes_a_copy_of_a_cache() {
     );
     let read = format!("cat {0}/packages/one {0}/more/two && /bin/ls {0}", cache.display());
     let mut session = session_with_cache(&fixture, folder.path());
-    assert_eq!(session.0.cache_copies(), TreeRequest::Met);
+    assert_eq!(session.0.cache_copies(), TreeFeature::Active);
     assert_eq!(session.output(&write), "one\ntwo\n");
     // Another session beside it, and one after it, have the same copy.
     assert_eq!(session_with_cache(&fixture, folder.path()).output(&read), "new\ntwo\nmore\npackages\n");
@@ -127,10 +127,10 @@ fn a_contained_session_reads_a_cache_and_says_so() {
     let cache = folder.path().join(".cache-of-tool");
     let mut session = session_with_cache(&fixture, folder.path());
     if session.0.has_own_tree() {
-        assert_eq!(session.0.cache_copies(), TreeRequest::Met);
+        assert_eq!(session.0.cache_copies(), TreeFeature::Active);
         return;
     }
-    assert_eq!(session.0.cache_copies(), TreeRequest::Unmet);
+    assert_eq!(session.0.cache_copies(), TreeFeature::Unavailable);
     assert_eq!(session.output(&format!("cat {}/packages/one", cache.display())), "one\n");
     let attempt = session.run(&format!("echo x > {}/packages/two 2>&1", cache.display()));
     assert_ne!(attempt.end.ending, portcullis_shell_daemon::Ending::Code(0), "{attempt:?}");

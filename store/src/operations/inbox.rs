@@ -5,8 +5,8 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{
-        MAX_INBOX, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, check_count, check_name, check_size,
-        to_i64,
+        MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, MAX_UNREAD_ENTRIES, check_count, check_name,
+        check_size, to_i64,
     },
     model::{InboxEntry, InboxSpan, NewInboxEntry, Page, PageRequest},
     sql::{Sql, parameters},
@@ -28,7 +28,7 @@ pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Resul
     let (ordinal, waiting) =
         row.map_or(Ok((1, 1)), |mut row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?)))?;
     // An error rolls the counters back with the transaction.
-    check_count("the entries of the inbox", waiting, MAX_INBOX)?;
+    check_count("the entries of the inbox", waiting, MAX_UNREAD_ENTRIES)?;
     sql.execute(
         "insert into inbox_entries (agent, ordinal, kind, bytes, body, created) values ($1, $2, $3, $4, $5, $6)",
         parameters![
@@ -49,7 +49,7 @@ pub(super) async fn is_full(sql: &mut dyn Sql, agent: &str) -> Result<bool, Stor
     let row = sql
         .row("update inboxes set last = last where agent = $1 returning waiting", parameters![agent])
         .await?;
-    Ok(row.map_or(Ok(0), |mut row| row.int(0))? >= MAX_INBOX)
+    Ok(row.map_or(Ok(0), |mut row| row.int(0))? >= MAX_UNREAD_ENTRIES)
 }
 
 pub(crate) async fn inbox(

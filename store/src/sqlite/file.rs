@@ -31,9 +31,9 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         _ => Path::new("."),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder =
-        rustix::fs::open(folder_path, flags, Mode::empty()).map_err(|error| failed(folder_path, error))?;
-    let stat = rustix::fs::fstat(&folder).map_err(|error| failed(folder_path, error))?;
+    let folder = rustix::fs::open(folder_path, flags, Mode::empty())
+        .map_err(|error| open_error(folder_path, error))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|error| open_error(folder_path, error))?;
     check_private(folder_path, &stat, Mode::RWXU)?;
     // SQLite opens these files by name too, so a symlink with such a name would redirect it.
     for companion in COMPANIONS {
@@ -56,7 +56,7 @@ fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(false),
-        Err(error) => return Err(failed(path, error)),
+        Err(error) => return Err(open_error(path, error)),
     };
     // A second hard link could be in a folder that other users can access.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
@@ -93,7 +93,7 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
-    let new = rustix::fs::openat(folder, temporary, flags, mode).map_err(|error| failed(path, error))?;
+    let new = rustix::fs::openat(folder, temporary, flags, mode).map_err(|error| open_error(path, error))?;
     // `fchmod`, because `openat` applies the umask.
     let sync_result = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
     drop(new);
@@ -107,17 +107,17 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     match named {
         // Another process was faster.
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(failed(path, error)),
+        Err(error) => return Err(open_error(path, error)),
     }
     // The new name survives a power failure only if the directory is synced too.
-    rustix::fs::fsync(folder).map_err(|error| failed(path, error))
+    rustix::fs::fsync(folder).map_err(|error| open_error(path, error))
 }
 
 fn not_regular(path: &Path) -> StoreError {
     OpenError::NotRegular { path: path.to_owned() }.into()
 }
 
-fn failed(path: &Path, error: Errno) -> StoreError {
+fn open_error(path: &Path, error: Errno) -> StoreError {
     match error {
         Errno::ROFS => {
             StoreError::database("open its file", DatabaseFailure::ReadOnly, io::Error::from(error))

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -111,8 +111,8 @@ fn timed(what: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-async fn run(registry: &ToolRegistry, command: &str) -> FixtureCall {
-    FixtureCall::run(registry, "shell_exec", json!({"command": command})).await
+async fn run(registry: &ToolRegistry, command: &str) -> CallOutcome {
+    CallOutcome::run(registry, "shell_exec", json!({"command": command})).await
 }
 
 fn ms(time: Duration) -> f64 {

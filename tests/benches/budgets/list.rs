@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(crate) async fn listing(registry: &ToolRegistry, fixture: &Fixture, report: 
     let (mut guest, mut native) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let answer = FixtureCall::run(registry, "file_list", json!({"path": "/shared/many"})).await;
+        let answer = CallOutcome::run(registry, "file_list", json!({"path": "/shared/many"})).await;
         guest.push(start.elapsed());
         assert!(answer.0.original_bytes >= 15 * ENTRIES as u64, "every entry is listed");
         let start = Instant::now();

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn compare(walk: Walk<'_>, tool: &str, arguments: Value, by_ripgrep: &[&st
     // The first round fills the page cache.
     for round in 0..=ROUNDS {
         let start = Instant::now();
-        let answer = FixtureCall::run(walk.registry, tool, arguments.clone()).await;
+        let answer = CallOutcome::run(walk.registry, tool, arguments.clone()).await;
         let guest_time = start.elapsed();
         let (native_time, native_lines) = native_walk(walk, by_ripgrep);
         match tool {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -64,7 +64,7 @@ async fn search(
     let arguments =
         json!({"query": query, "path": "/shared/source", "regex": regex, "case_sensitive": case_sensitive});
     let start = Instant::now();
-    let answer = FixtureCall::run(registry, "file_search", arguments).await;
+    let answer = CallOutcome::run(registry, "file_search", arguments).await;
     let elapsed = start.elapsed();
     let matching_lines =
         answer.0.details["matching_lines"].as_u64().unwrap_or_else(|| panic!("{:?}", answer.0));

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller, binary};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller, binary};
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 use serde_json::json;
 
@@ -109,7 +109,7 @@ async fn run(registry: &ToolRegistry, command: &str, session: &str) -> Duration 
 async fn run_as(caller: &Caller, registry: &ToolRegistry, command: &str, session: &str) -> Duration {
     let arguments = json!({"command": command, "session": session}).to_string();
     let start = Instant::now();
-    let answer = FixtureCall(registry.execute_with_policy(new_call("shell_exec", arguments), caller).await);
+    let answer = CallOutcome(registry.execute_with_policy(new_call("shell_exec", arguments), caller).await);
     let took = start.elapsed();
     assert_eq!(answer.0.details["exit_code"], 0, "{answer:?}");
     took

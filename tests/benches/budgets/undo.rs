@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ async fn few_changes(mounts: &Mounts, kept: &Fixture, report: &mut Report) {
     report.check_at_most("… what undo adds", (with_undo - plain) / 1000.0, 100.0, "ms");
     let mut undo_times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        FixtureCall::run(&mounts.kept, "shell_exec", json!({"command": command})).await;
+        CallOutcome::run(&mounts.kept, "shell_exec", json!({"command": command})).await;
         let start = Instant::now();
         let output = process::command(kept, &kept.state()).arg("undo").output().expect("starts");
         undo_times.push(start.elapsed());
@@ -100,7 +100,7 @@ impl Mounts {
 
 async fn time(registry: &ToolRegistry, tool: &str, arguments: Value) -> Duration {
     let start = Instant::now();
-    let answer = FixtureCall::run(registry, tool, arguments).await;
+    let answer = CallOutcome::run(registry, tool, arguments).await;
     let took = start.elapsed();
     // `text` panics for a refused call, whose time must not count.
     let _ = answer.text();

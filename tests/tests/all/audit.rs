@@ -16,7 +16,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall, approving_caller, kernel_or_skip};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
     audit::{self, ApproverKind, Confinement, Decision, Outcome, Row, RowEvent, SubjectKind},
@@ -86,7 +86,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
 async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
     let fixture = Fixture::new();
     let registry = fixture.registry().await;
-    FixtureCall::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
+    CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
         .await
         .0
         .into_result()
@@ -174,7 +174,7 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
         ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
     ] {
         let before = fixture.rows().len();
-        let error = FixtureCall::run(&registry, tool, arguments).await.0.into_result().expect_err("refused");
+        let error = CallOutcome::run(&registry, tool, arguments).await.0.into_result().expect_err("refused");
         let row = &fixture.rows()[before..];
         assert_eq!(row.len(), 1, "{tool}: {row:#?}");
         assert_eq!(row[0].outcome, Some(Outcome::Error(error.kind())), "{tool}");
@@ -204,7 +204,7 @@ async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
         ("echo", json!({"message": PLANTED})),
         ("echo", json!({"message": [PLANTED]})),
     ] {
-        FixtureCall::run(&registry, tool, arguments).await;
+        CallOutcome::run(&registry, tool, arguments).await;
     }
     assert_eq!(fixture.rows().len(), 11);
     drop(registry);

@@ -17,7 +17,7 @@ use portcullis_guest_tools::{
     vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{RegisteredTool, new_call};
 use portcullis_types::{
     ToolDeclaration,
@@ -85,7 +85,7 @@ async fn check(cases: Vec<Case>) {
         let expected = expected.map_err(|(kind, message)| (kind, message.to_owned()));
         let (result, details) = run_natively(&native, tool, &arguments);
         assert_eq!(result, expected, "natively: {description}");
-        let answer = FixtureCall::run(&registry, tool, arguments).await;
+        let answer = CallOutcome::run(&registry, tool, arguments).await;
         let registry_result = match &answer.0.outcome.clone().into_result() {
             Ok(output) => Ok(output.joined_text()),
             Err(error) => Err((error.kind(), error.to_string())),
@@ -243,7 +243,7 @@ async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
             "missing required field 'path' in arguments; unknown field 'pth' in arguments; did you mean 'path'?",
         ),
     ] {
-        let refusal = FixtureCall::run(&registry, tool, arguments)
+        let refusal = CallOutcome::run(&registry, tool, arguments)
             .await
             .assert_refused(InvalidArguments, "invalid_arguments");
         assert_eq!(refusal, message);
@@ -331,7 +331,7 @@ async fn the_code_is_there_before_the_time_of_a_call_begins() {
         }
     }));
     let call = new_call("file_read", json!({ "path": "/shared/a" }).to_string());
-    let outcome = FixtureCall(registry.execute_with_policy(call, &caller).await);
+    let outcome = CallOutcome(registry.execute_with_policy(call, &caller).await);
     assert_eq!(outcome.text(), "x");
     assert!(before < at_start.load(Ordering::Relaxed), "the first call compiles the code");
     assert_eq!(at_start.load(Ordering::Relaxed), count());

@@ -8,7 +8,7 @@ mod state;
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, RegistryBuilder, RegistryError, ToolRegistry};
 use serde_json::json;
 
@@ -52,8 +52,8 @@ async fn the_calls_of_a_tool_share_the_state_of_their_registry() {
     let registry = state::with_tickets(fixture.builder().await.expect("bootstraps")).build().expect("builds");
     let tool = registry.get("take_ticket").expect("registered");
     assert_eq!(tool.decl().parameters.as_value()["properties"], json!({}));
-    let calls = (0..CALLS).map(|_| FixtureCall::run(&registry, "take_ticket", json!({})));
-    let tickets: BTreeSet<String> = join_all(calls).await.iter().map(FixtureCall::text).collect();
+    let calls = (0..CALLS).map(|_| CallOutcome::run(&registry, "take_ticket", json!({})));
+    let tickets: BTreeSet<String> = join_all(calls).await.iter().map(CallOutcome::text).collect();
     assert_eq!(tickets, (1..=CALLS).map(|number| format!("ticket {number}")).collect());
     let row = fixture.rows().pop().expect("a row");
     assert!(row.subjects.is_empty(), "{row:?}");

@@ -8,7 +8,7 @@ mod special;
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink};
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -73,8 +73,8 @@ impl FileSetup {
         entries
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> FixtureCall {
-        FixtureCall::run(&self.registry, tool, arguments).await
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
+        CallOutcome::run(&self.registry, tool, arguments).await
     }
 
     /// Asserts that a call is refused with this error, leaves no trace except its row, and reveals nothing about the

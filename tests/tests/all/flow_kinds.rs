@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
@@ -46,8 +46,8 @@ fn fixture(policy: &str) -> Fixture {
     fixture
 }
 
-async fn call(registry: &ToolRegistry, caller: &Caller, tool: &str, arguments: Value) -> FixtureCall {
-    FixtureCall(registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await)
+async fn call(registry: &ToolRegistry, caller: &Caller, tool: &str, arguments: Value) -> CallOutcome {
+    CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await)
 }
 
 /// Returns the caller of a run that has read the data that the rule names.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall, approving_caller, guest};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller, guest};
 use portcullis_tools::{ToolRegistry, audit::Row, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ async fn requests_fixture(server: &Server) -> (Fixture, ToolRegistry) {
 }
 
 async fn request_responses(registry: &ToolRegistry, arguments: Value) -> Vec<Value> {
-    let text = FixtureCall::run(registry, "requests", arguments).await.text();
+    let text = CallOutcome::run(registry, "requests", arguments).await.text();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -128,9 +128,9 @@ async fn the_weather_tool_asks_its_api_from_the_sandbox() {
     });
     let fixture = fixture(&server, "get_weather", "\"GET\"");
     let registry = registry(&fixture, "weather", &module("weather", &server)).await;
-    let answer = FixtureCall::run(&registry, "get_weather", json!({"city": "São Paulo"})).await;
+    let answer = CallOutcome::run(&registry, "get_weather", json!({"city": "São Paulo"})).await;
     assert_eq!(answer.text(), "Weather in São Paulo: 72°F, sunny");
-    let missing = FixtureCall::run(&registry, "get_weather", json!({"city": "Nowhere"})).await;
+    let missing = CallOutcome::run(&registry, "get_weather", json!({"city": "Nowhere"})).await;
     assert_eq!(missing.error().message(), "the server answered 404 Not Found".trim_end_matches(" Not Found"));
 
     let rows = fixture.rows();
@@ -333,7 +333,7 @@ async fn request_past_the_time(server: &Server, time: &str, text: &str) -> Fixtu
     );
     let registry = registry(&fixture, "requests", &module("requests", server)).await;
     let url = format!("{}/", origin(server));
-    let answer = FixtureCall::run(&registry, "requests", json!({ "url": url })).await;
+    let answer = CallOutcome::run(&registry, "requests", json!({ "url": url })).await;
     // The client has the call's deadline, so the guest may or may not have time to report the error.
     match &answer.0.outcome.clone().into_result() {
         Err(error) => assert_eq!(error.kind(), ToolErrorKind::Timeout),
@@ -497,7 +497,7 @@ async fn a_file_that_a_call_has_read_counts_for_its_own_requests() {
     };
     let request_in_run = async |run: &str, arguments: Value| {
         let call = new_call("requests", arguments.to_string());
-        FixtureCall(registry.execute_with_policy(call, &caller_of_run(run)).await)
+        CallOutcome(registry.execute_with_policy(call, &caller_of_run(run)).await)
     };
     // A request does not count against the next request of the same call, because the call was approved as a whole.
     let responses = request_in_run("one", json!({"url": url, "times": 2, "first": "/tmp/note"})).await.text();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use portcullis_sdk::tool;
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
     SafetyTier, SandboxTier,
@@ -50,7 +50,7 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
     let calls = spy.calls();
     let registry = native_registry(&fixture, [spy]);
     for name in ["grep", "search_text", "find_text"] {
-        let answer = FixtureCall::run(&registry, name, json!({})).await;
+        let answer = CallOutcome::run(&registry, name, json!({})).await;
         assert_eq!(answer.text(), "{}", "{name}");
         assert_eq!(answer.0.tool, "grep");
     }
@@ -67,7 +67,7 @@ async fn policy_of_a_tool_holds_for_its_aliases() {
     let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
     let calls = spy.calls();
     let registry = native_registry(&fixture, [spy]);
-    FixtureCall::run(&registry, "search_text", json!({})).await.assert_refused(Denied, "tool_disabled");
+    CallOutcome::run(&registry, "search_text", json!({})).await.assert_refused(Denied, "tool_disabled");
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
@@ -108,7 +108,7 @@ async fn a_module_alias_like_a_shipped_name_is_refused() {
         std::fs::write(fixture.root().join("modules/m.wasm"), module).expect("written");
         let registry = fixture.registry().await;
         assert_eq!(registry.refused_modules().len(), 1, "{alias}");
-        FixtureCall::run(&registry, "innocent", json!({}))
+        CallOutcome::run(&registry, "innocent", json!({}))
             .await
             .assert_refused(Unavailable, "module_unavailable");
     }
@@ -119,9 +119,9 @@ async fn a_hidden_tool_is_called_by_name_and_never_suggested() {
     let fixture = fixture_enabling(&["secret_door"]);
     let spy = Spy::repeating("secret_door").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
     let registry = native_registry(&fixture, [spy]);
-    assert_eq!(FixtureCall::run(&registry, "secret_door", json!({})).await.text(), "{}");
+    assert_eq!(CallOutcome::run(&registry, "secret_door", json!({})).await.text(), "{}");
     let message =
-        FixtureCall::run(&registry, "secret_dor", json!({})).await.assert_refused(NotFound, "unknown_tool");
+        CallOutcome::run(&registry, "secret_dor", json!({})).await.assert_refused(NotFound, "unknown_tool");
     assert!(!message.contains("secret_door"), "{message}");
 }
 
@@ -131,9 +131,9 @@ async fn an_output_is_cut_at_its_authors_cap_and_the_rest_is_kept() {
     let meta = ToolMeta { output_cap_bytes: Some(10), ..ToolMeta::default() };
     let spy = Spy::new("talk", |_, _| async { Ok(ToolOutput::text("0123456789abcdef")) }).meta(meta);
     let registry = native_registry(&fixture, [spy]);
-    let answer = FixtureCall::run(&registry, "talk", json!({})).await;
+    let answer = CallOutcome::run(&registry, "talk", json!({})).await;
     assert_eq!(answer.text(), "0123456789\n[output truncated — original size: 16 bytes]");
     let id = answer.0.details["output_id"].as_str().expect("the output is stored").to_owned();
-    let rest = FixtureCall::run(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
+    let rest = CallOutcome::run(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
     assert_eq!(rest.text(), "abcdef");
 }

@@ -18,7 +18,7 @@ mod races;
 mod snapshot;
 pub(crate) mod wat_guest;
 
-use portcullis_testing::{Fixture, FixtureCall, TEST_TIMEOUT};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
 use portcullis_tools::{
     ToolRegistry,
     audit::{Row, RowEvent},
@@ -57,9 +57,9 @@ impl Trial {
     }
 
     /// Makes a call that takes at most [`TEST_TIMEOUT`], whatever the guest does.
-    async fn call(&self, arguments: Value) -> FixtureCall {
+    async fn call(&self, arguments: Value) -> CallOutcome {
         let answer =
-            tokio::time::timeout(TEST_TIMEOUT, FixtureCall::run(&self.registry, self.guest, arguments)).await;
+            tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(&self.registry, self.guest, arguments)).await;
         answer.expect("the call ends by itself")
     }
 
@@ -73,7 +73,7 @@ impl Trial {
     /// Asserts that the registry still serves other tools.
     async fn assert_others_are_served(&self) {
         let answer =
-            FixtureCall::run(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
+            CallOutcome::run(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(answer.text(), "still here\n");
     }
 

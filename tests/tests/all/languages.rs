@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::{
     SafetyTier,
     ToolErrorKind::{Denied, Failed, InvalidArguments, NotFound},
@@ -49,7 +49,7 @@ fn fixture(tool: &str) -> Fixture {
     Fixture::new().with_policy(&format!("[tools.{tool}]\nprofile = \"WorkspaceRead\"\n"))
 }
 
-fn structured(answer: &FixtureCall) -> Value {
+fn structured(answer: &CallOutcome) -> Value {
     answer.0.outcome.output().expect("a result").structured.clone().expect("data")
 }
 
@@ -65,7 +65,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     let registry = load(&fixture, &module).await.expect("loads");
     let tool = registry.get("c_word_count").expect("declared");
     assert_eq!(tool.descriptor().declared_tier, Some(SafetyTier::ReadOnly));
-    let call = async |path: &str| FixtureCall::run(&registry, "c_word_count", json!({"path": path})).await;
+    let call = async |path: &str| CallOutcome::run(&registry, "c_word_count", json!({"path": path})).await;
     let answer = call("/shared/notes.md").await;
     assert_eq!(answer.text(), "4 words, 2 lines, 20 bytes");
     assert_eq!(structured(&answer), json!({"words": 4, "lines": 2, "bytes": 20}));
@@ -80,7 +80,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     call(&"x".repeat(5000)).await.assert_refused(InvalidArguments, "invalid_arguments");
     call("/vault/secret").await.assert_refused(Denied, "mount_not_granted");
     call("/shared/../../etc/passwd").await.assert_refused(Denied, "path_escapes_mount");
-    let without = FixtureCall::run(&registry, "c_word_count", json!({})).await;
+    let without = CallOutcome::run(&registry, "c_word_count", json!({})).await;
     without.assert_refused(InvalidArguments, "invalid_arguments");
 }
 
@@ -180,7 +180,7 @@ async fn a_tool_in_zig_answers_with_data_and_refuses() {
     fixture.put("open.csv", "name,amount\nTea,\"1\n");
     let registry = load(&fixture, &module).await.expect("loads");
     let call = async |path: &str, column: &str| {
-        FixtureCall::run(&registry, "csv_sum", json!({"path": path, "column": column})).await
+        CallOutcome::run(&registry, "csv_sum", json!({"path": path, "column": column})).await
     };
     let answer = call("/shared/costs.csv", "amount").await;
     assert_eq!(answer.text(), "6.5 in 2 rows");

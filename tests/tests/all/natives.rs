@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError, RegistryError, ToolRegistry,
     arguments::{ArgumentSchema, Repairs},
@@ -71,7 +71,7 @@ async fn the_shipped_tools_answer_under_the_shipped_policy() {
         ("divide", json!({"a": 1, "b": 4}), json!({"result": 0.25})),
         ("divide", json!({"a": 6, "b": 3}), json!({"result": 2})),
     ] {
-        let answer = FixtureCall::run(&registry, tool, arguments.clone()).await;
+        let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
         let value: Value = serde_json::from_str(&answer.text()).expect("JSON");
         assert_eq!(value, expected, "{tool} {arguments}");
         let structured = answer.0.into_result().expect("a result").structured;
@@ -120,7 +120,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
     for (tool, arguments) in calls {
         let known = registry.get(tool).expect("shipped");
         let schema = known.output_schema();
-        let Ok(output) = FixtureCall::run(&registry, tool, arguments).await.0.into_result() else { continue };
+        let Ok(output) = CallOutcome::run(&registry, tool, arguments).await.0.into_result() else { continue };
         assert_eq!(output.structured.is_some(), schema.is_some(), "{tool}: data and schema come together");
         let (Some(data), Some(schema)) = (output.structured, schema) else { continue };
         assert!(schema.describes_object(), "{tool}: clients take objects");
@@ -137,7 +137,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
 async fn get_current_time_tells_the_time_in_each_format_and_zone() {
     let (_world, registry) = registry().await;
     let time = async |arguments: Value| -> Value {
-        let answer = FixtureCall::run(&registry, "get_current_time", arguments).await;
+        let answer = CallOutcome::run(&registry, "get_current_time", arguments).await;
         serde_json::from_str(&answer.text()).expect("JSON")
     };
     let now = time(json!({})).await;
@@ -149,10 +149,10 @@ async fn get_current_time_tells_the_time_in_each_format_and_zone() {
     assert!(in_kolkata["datetime"].as_str().is_some_and(|text| text.ends_with("+05:30")), "{in_kolkata}");
     let human = time(json!({"format": "human"})).await;
     assert!(human["datetime"].as_str().is_some_and(|text| text.ends_with("UTC")), "{human}");
-    let refused_call = FixtureCall::run(&registry, "get_current_time", json!({"format": "roman"})).await;
+    let refused_call = CallOutcome::run(&registry, "get_current_time", json!({"format": "roman"})).await;
     refused_call.assert_refused(InvalidArguments, "invalid_arguments");
     let refused_call =
-        FixtureCall::run(&registry, "get_current_time", json!({"timezone": "Europe/Berln"})).await;
+        CallOutcome::run(&registry, "get_current_time", json!({"timezone": "Europe/Berln"})).await;
     assert!(
         refused_call
             .assert_refused(InvalidArguments, "invalid_arguments")
@@ -174,7 +174,7 @@ async fn failures_of_the_shipped_tools_are_typed() {
             "unknown field 'mesage' in arguments; did you mean 'message'?",
         ),
     ] {
-        let answer = FixtureCall::run(&registry, tool, arguments).await;
+        let answer = CallOutcome::run(&registry, tool, arguments).await;
         assert_eq!(answer.assert_refused(kind, kind.as_str()), message);
     }
     let fixture = Fixture::new().with_policy(&enabling_entry("failing_tool"));
@@ -182,7 +182,7 @@ async fn failures_of_the_shipped_tools_are_typed() {
     let policy = files.load(portcullis_types::SandboxTier::Process).expect("a policy");
     let builder = ToolRegistry::builder().policy(policy).state(fixture.state());
     let registry = builder.tool(FailingTool::with_internal_error("a secret")).build().expect("builds");
-    let answer = FixtureCall::run(&registry, "failing_tool", json!({})).await;
+    let answer = CallOutcome::run(&registry, "failing_tool", json!({})).await;
     let message = answer.assert_refused(Internal, "internal");
     assert_eq!(message, "An internal error occurred while executing the tool");
 }

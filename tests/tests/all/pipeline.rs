@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
@@ -41,7 +41,7 @@ async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
     let fixture = Fixture::new();
     fixture.put("README.md", "hello, guest\n");
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+    let answer = CallOutcome::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
     assert_eq!(answer.text(), "hello, guest\n");
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "{rows:#?}");
@@ -213,13 +213,13 @@ async fn an_unknown_tool_is_answered_with_the_nearest_names() {
         ("fileread", "`file_read`"),
         ("get_curent_time", "`get_current_time`"),
     ] {
-        let answer = FixtureCall::run(&registry, requested_name, json!({})).await;
+        let answer = CallOutcome::run(&registry, requested_name, json!({})).await;
         let hint = answer.error().hint().expect("a suggestion").to_owned();
         assert!(hint.starts_with(&format!("did you mean {near}")), "{requested_name}: {hint}");
         answer.assert_refused(NotFound, "unknown_tool");
     }
     let odd_name = format!("\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
-    let answer = FixtureCall::run(&registry, &odd_name, json!({})).await;
+    let answer = CallOutcome::run(&registry, &odd_name, json!({})).await;
     let message = answer.assert_refused(NotFound, "unknown_tool");
     assert!(message.len() < 1000 && message.is_ascii() && !message.contains('\u{1b}'), "{message}");
     assert!(fixture.rows().iter().all(|row| row.tool.len() <= 512));

@@ -17,7 +17,7 @@ mod trust;
 
 use std::fs;
 
-use portcullis_testing::{Fixture, FixtureCall, kernel_or_skip};
+use portcullis_testing::{CallOutcome, Fixture, kernel_or_skip};
 use portcullis_tools::{
     Caller, OVERLAY_FILE,
     confine::{Layer, probe_kernel},
@@ -34,9 +34,9 @@ fn write_overlay(fixture: &Fixture, text: &str) {
     fs::write(fixture.workspace().join(OVERLAY_FILE), text).expect("writable");
 }
 
-async fn read_notes(fixture: &Fixture) -> FixtureCall {
+async fn read_notes(fixture: &Fixture) -> CallOutcome {
     fixture.put("notes.txt", "inside");
-    FixtureCall::run(&fixture.registry().await, "file_read", json!({"path": "notes.txt"})).await
+    CallOutcome::run(&fixture.registry().await, "file_read", json!({"path": "notes.txt"})).await
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_tool_that_is_switched_off_is_denied_and_says_so() {
     let fixture =
         Fixture::new().with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nenabled = false\n");
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, "file_list", json!({})).await;
+    let answer = CallOutcome::run(&registry, "file_list", json!({})).await;
     let message = answer.assert_refused(Denied, "tool_disabled");
     assert!(message.starts_with("tool `file_list` is disabled by policy"), "{message}");
     let denial = registry.assignment(&registry.get("file_list").expect("listed")).expect_err("denied");
@@ -68,7 +68,7 @@ async fn the_profile_in_the_policy_is_the_grant_of_the_call() {
         fs::write(fixture.workspace().join("vault/key"), "k").expect("writable");
         fixture.put("notes.txt", "inside");
         let registry = fixture.registry().await;
-        let read = async |path: &str| FixtureCall::run(&registry, "file_read", json!({"path": path})).await;
+        let read = async |path: &str| CallOutcome::run(&registry, "file_read", json!({"path": path})).await;
         assert_eq!(read("notes.txt").await.text(), "inside");
         let row = fixture.rows().pop().expect("a row");
         assert_eq!(
@@ -90,7 +90,7 @@ async fn the_policys_digest_is_on_every_row_and_follows_the_policy() {
         let fixture = Fixture::new().with_policy_edit("concurrency = 10", edit);
         let registry = fixture.registry().await;
         for (tool, arguments) in [("file_list", json!({})), ("echo", json!({})), ("nobody", json!({}))] {
-            FixtureCall::run(&registry, tool, arguments).await;
+            CallOutcome::run(&registry, tool, arguments).await;
         }
         let rows = fixture.rows();
         assert_eq!(rows.len(), 3);
@@ -139,15 +139,15 @@ async fn a_tools_own_limits_hold_for_it_alone() {
     );
     fixture.put("a-long-enough-name.txt", "content that is longer than the other tool's limit");
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, "file_list", json!({})).await;
+    let answer = CallOutcome::run(&registry, "file_list", json!({})).await;
     assert_eq!(answer.error().kind(), ResourceLimit, "{:?}", answer.error());
-    let read = FixtureCall::run(&registry, "file_read", json!({"path": "a-long-enough-name.txt"})).await;
+    let read = CallOutcome::run(&registry, "file_read", json!({"path": "a-long-enough-name.txt"})).await;
     assert!(!read.0.truncated && read.text().len() > 8);
 
     let fixture = Fixture::new()
         .with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nmax_output_bytes = \"8B\"\n");
     fixture.put("a-long-enough-name.txt", "");
-    let answer = FixtureCall::run(&fixture.registry().await, "file_list", json!({})).await;
+    let answer = CallOutcome::run(&fixture.registry().await, "file_list", json!({})).await;
     assert_eq!(answer.text(), "a-long-e\n[output truncated — original size: 22 bytes]");
 }
 
@@ -162,7 +162,7 @@ async fn listed_paths_are_written_unasked_and_links_are_asked_about() {
     let registry = fixture.registry().await;
     let write = async |path: &str| {
         let call = new_call("file_write", json!({"path": path, "content": "x"}).to_string());
-        FixtureCall(registry.execute_with_policy(call, &Caller::new("agent", "run")).await)
+        CallOutcome(registry.execute_with_policy(call, &Caller::new("agent", "run")).await)
     };
     for path in ["src/a", "src/folder/b", "/shared/src/new/c"] {
         write(path).await.text().clear();

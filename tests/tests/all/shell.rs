@@ -15,7 +15,7 @@ mod soak;
 mod terminal;
 mod unasked;
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl Shell {
         Self { fixture, registry }
     }
 
-    async fn run(&self, command: &str) -> FixtureCall {
+    async fn run(&self, command: &str) -> CallOutcome {
         self.call(json!({ "command": command })).await
     }
 
@@ -44,13 +44,13 @@ impl Shell {
         self.run(command).await.text()
     }
 
-    async fn call(&self, arguments: Value) -> FixtureCall {
-        FixtureCall::run(&self.registry, SHELL_EXEC, arguments).await
+    async fn call(&self, arguments: Value) -> CallOutcome {
+        CallOutcome::run(&self.registry, SHELL_EXEC, arguments).await
     }
 
-    async fn call_as(&self, caller: &Caller, arguments: Value) -> FixtureCall {
+    async fn call_as(&self, caller: &Caller, arguments: Value) -> CallOutcome {
         let call = new_call(SHELL_EXEC, arguments.to_string());
-        FixtureCall(self.registry.execute_with_policy(call, caller).await)
+        CallOutcome(self.registry.execute_with_policy(call, caller).await)
     }
 
     fn last_row(&self) -> Row {

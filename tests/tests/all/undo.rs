@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Fixture, FixtureCall, binary};
+use portcullis_testing::{CallOutcome, Fixture, binary};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -131,13 +131,13 @@ async fn a_change_that_cannot_be_kept_is_not_made() {
         ("file_write", json!({"path": "new.txt", "content": "b\n"})),
         ("file_delete", json!({"path": "a.txt"})),
     ] {
-        let outcome = FixtureCall::run(&registry, tool, arguments).await;
+        let outcome = CallOutcome::run(&registry, tool, arguments).await;
         outcome.assert_refused(ToolErrorKind::Unavailable, "undo_unavailable");
     }
     assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), "a\n");
     assert!(!fixture.shared("new.txt").exists());
     // Calls in a mount without undo need no store.
-    FixtureCall::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "b\n"}))
+    CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "b\n"}))
         .await
         .text()
         .clear();

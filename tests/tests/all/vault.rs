@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{ToolCall, ToolRegistry, audit::Row, new_call};
 use serde_json::{Value, json};
 
@@ -42,8 +42,8 @@ impl Vault {
         Self::with_fixture(fixture_with_lines(entry, lines)).await
     }
 
-    async fn copy(&self, source: &str, destination: &str) -> FixtureCall {
-        FixtureCall::run(&self.registry, "vault_copyto", arguments(source, destination)).await
+    async fn copy(&self, source: &str, destination: &str) -> CallOutcome {
+        CallOutcome::run(&self.registry, "vault_copyto", arguments(source, destination)).await
     }
 
     /// Asserts that a copy succeeds.

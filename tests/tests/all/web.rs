@@ -19,7 +19,7 @@ mod tls;
 
 use std::{fs, sync::Arc};
 
-use portcullis_testing::{Fixture, FixtureCall, LAZY_COMPILE_TIMEOUT, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, LAZY_COMPILE_TIMEOUT, approving_caller};
 use portcullis_tools::{Caller, ToolRegistry, native::Capability, new_call};
 use portcullis_types::{Content, ToolErrorKind};
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ fn fixture(server: &Server) -> Fixture {
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"))
 }
 
-async fn fetch(registry: &ToolRegistry, url: &str) -> FixtureCall {
-    FixtureCall::run(registry, "web_fetch", json!({ "url": url })).await
+async fn fetch(registry: &ToolRegistry, url: &str) -> CallOutcome {
+    CallOutcome::run(registry, "web_fetch", json!({ "url": url })).await
 }
 
 /// Parses the JSON on a command's standard output.
@@ -210,7 +210,7 @@ async fn vault_reads_block_fetches_and_web_reads_make_commands_ask() {
     let call = |caller: Caller, tool: &'static str, arguments: Value| {
         let registry = &registry;
         async move {
-            FixtureCall(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
         }
     };
     let caller_of_run = |run: &str| {
@@ -241,7 +241,7 @@ async fn a_stored_output_keeps_what_it_was_made_from() {
     fs::write(fixture.workspace().join("vault/key"), "secret ".repeat(5_000)).expect("writable");
     let caller = approving_caller();
     let call = async |registry: &ToolRegistry, tool: &str, arguments: Value| {
-        FixtureCall(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+        CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
     };
     let send = json!({ "url": server.url("/?secret") });
     let registry = fixture.registry().await;
@@ -300,7 +300,7 @@ async fn a_request_is_asked_about_and_bounded_in_size_and_time() {
     caller_without_approver.approver = None;
     let url = json!({ "url": server.url("/") }).to_string();
     let unasked =
-        FixtureCall(registry.execute_with_policy(new_call("web_fetch", url), &caller_without_approver).await);
+        CallOutcome(registry.execute_with_policy(new_call("web_fetch", url), &caller_without_approver).await);
     unasked.assert_refused(ToolErrorKind::Denied, "approval_unavailable");
     assert_eq!(server.requests(), 0);
     fetch(&registry, &server.url("/large"))
@@ -349,6 +349,6 @@ async fn the_whole_of_a_long_page_is_read_by_output_read() {
     assert!(answer.0.truncated && answer.text().starts_with("first"), "{answer:?}");
     let id = &answer.0.details["output_id"];
     let offset = answer.0.original_bytes.saturating_sub(40);
-    let rest = FixtureCall::run(&registry, "output_read", json!({ "call_id": id, "offset": offset })).await;
+    let rest = CallOutcome::run(&registry, "output_read", json!({ "call_id": id, "offset": offset })).await;
     assert!(rest.text().contains("last words"), "{rest:?}");
 }

@@ -108,11 +108,11 @@ impl FieldContext<'_> {
         }
         let ty = &field.ty;
         let default = self.default_of(field.ident.as_ref(), &metas).filter(|_| !optional);
-        let read_function = reading(facade, &read_name, ty, bounds.as_ref(), default);
-        let write_function = writes.then(|| writing(facade, &write_name, ty));
+        let read_function = expand_read(facade, &read_name, ty, bounds.as_ref(), default);
+        let write_function = writes.then(|| expand_write(facade, &write_name, ty));
         let beside_tag = self.tagged && field.ident.is_none();
         let describing =
-            (!own_schema).then(|| describing(facade, &describe_name, ty, bounds.as_ref(), beside_tag));
+            (!own_schema).then(|| expand_describe(facade, &describe_name, ty, bounds.as_ref(), beside_tag));
         Some(quote! {
             #read_function
 
@@ -140,7 +140,7 @@ impl FieldContext<'_> {
 }
 
 /// Returns the function that reads a field. If there is a `default`, null means that the field was omitted.
-fn reading(
+fn expand_read(
     facade: &TokenStream,
     function: &Ident,
     ty: &Type,
@@ -174,7 +174,7 @@ fn reading(
 }
 
 /// Returns the function that writes a field.
-fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
+fn expand_write(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
     quote! {
         #[allow(non_snake_case)]
         fn #function<__S: #facade::serde::Serializer>(
@@ -190,7 +190,7 @@ fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
 
 /// Returns the function that returns a field's schema. `beside_tag` means that the field is the content of a
 /// tagged variant.
-fn describing(
+fn expand_describe(
     facade: &TokenStream,
     function: &Ident,
     ty: &Type,

@@ -66,12 +66,12 @@ pub enum SidecarError {
         status: Box<Status>,
     },
     /// A session's posture is weaker than the policy requires. The sidecar's own claim does not count.
-    #[error("the sidecar's session is `{found}`, and the policy asks for `{least}` at least")]
+    #[error("the sidecar's session is `{found}`, and the policy asks for `{required_posture}` at least")]
     Posture {
         /// The session's posture.
         found: String,
         /// The posture that the policy requires.
-        least: ShellPosture,
+        required_posture: ShellPosture,
     },
 }
 

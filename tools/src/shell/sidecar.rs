@@ -29,9 +29,9 @@ pub struct Sidecar {
     source: SidecarSource,
     /// The variables of this process's environment that the policy passes on.
     environment: HashMap<String, String>,
-    sessions: AsyncMutex<Option<Arc<SidecarSessions>>>,
+    connection: AsyncMutex<Option<Arc<ConnectedSidecar>>>,
     /// The same connection, for [`Self::end_run`], which cannot wait for the async lock above.
-    last_sessions: Mutex<Weak<SidecarSessions>>,
+    last_connection: Mutex<Weak<ConnectedSidecar>>,
     state: AtomicU8,
 }
 
@@ -49,7 +49,7 @@ enum SidecarState {
 
 /// A connection with its sessions.
 #[derive(Debug)]
-pub(super) struct SidecarSessions {
+pub(super) struct ConnectedSidecar {
     connection: SidecarConnection,
     /// Each slot has its own lock, so that two concurrent first commands share one session. A session ends
     /// when its slot has been removed and its last command has ended.
@@ -128,8 +128,8 @@ impl Sidecar {
         Self {
             source,
             environment,
-            sessions: AsyncMutex::new(None),
-            last_sessions: Mutex::default(),
+            connection: AsyncMutex::new(None),
+            last_connection: Mutex::default(),
             state: AtomicU8::default(),
         }
     }
@@ -168,12 +168,12 @@ impl Sidecar {
     /// # Cancellation
     /// Safe: the function changes nothing.
     pub async fn health(&self) -> Result<SidecarHealth, SidecarError> {
-        let connected = self.connected().await?;
+        let connection = self.connect_if_needed().await?;
         let request = HealthRequest { environment: self.environment.clone() };
-        let answer = connected.client().health(request).await;
+        let answer = connection.client().health(request).await;
         let answer = match answer {
             Ok(answer) => answer.into_inner(),
-            Err(status) => return Err(self.failed(&connected, SidecarError::refused(status)).await),
+            Err(status) => return Err(self.record_failure(&connection, SidecarError::refused(status)).await),
         };
         let posture = answer.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
         Ok(SidecarHealth {
@@ -192,39 +192,43 @@ impl Sidecar {
     }
 
     /// Returns the connection. Connects if there is none.
-    pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
-        let mut connected_slot = self.sessions.lock().await;
-        if let Some(connected) = &*connected_slot {
-            return Ok(Arc::clone(connected));
+    pub(super) async fn connect_if_needed(&self) -> Result<Arc<ConnectedSidecar>, SidecarError> {
+        let mut connection_slot = self.connection.lock().await;
+        if let Some(connection) = &*connection_slot {
+            return Ok(Arc::clone(connection));
         }
-        let connected = Arc::new(SidecarSessions {
+        let connection = Arc::new(ConnectedSidecar {
             connection: self.source.connect().await?,
             sessions: Mutex::default(),
         });
-        *self.last_sessions.lock() = Arc::downgrade(&connected);
-        *connected_slot = Some(Arc::clone(&connected));
-        Ok(connected)
+        *self.last_connection.lock() = Arc::downgrade(&connection);
+        *connection_slot = Some(Arc::clone(&connection));
+        Ok(connection)
     }
 
     /// Ends the sessions of a run, without waiting. A session with a running command ends after that command.
     pub(crate) fn end_run(&self, owner: &Owner) {
-        let last_connected = self.last_sessions.lock().upgrade();
-        if let Some(connected) = last_connected {
-            connected.sessions().retain(|key, _| key.owner != *owner);
+        let last_connection = self.last_connection.lock().upgrade();
+        if let Some(connection) = last_connection {
+            connection.sessions().retain(|key, _| key.owner != *owner);
         }
     }
 
     /// Handles a failure. If the connection is lost, the next call reconnects.
-    pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
+    pub(super) async fn record_failure(
+        &self,
+        connection: &Arc<ConnectedSidecar>,
+        error: SidecarError,
+    ) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
             let (unknown, refusing) = (SidecarState::Unknown as u8, SidecarState::Refusing as u8);
             // Change the state only from `Unknown`: a failure after a success may be temporary.
             let _known = self.state.compare_exchange(unknown, refusing, Ordering::Relaxed, Ordering::Relaxed);
         }
         if error.ends_connection() {
-            let mut connected_slot = self.sessions.lock().await;
-            if connected_slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
-                *connected_slot = None;
+            let mut connection_slot = self.connection.lock().await;
+            if connection_slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+                *connection_slot = None;
             }
         }
         error
@@ -240,7 +244,7 @@ impl fmt::Display for Sidecar {
     }
 }
 
-impl SidecarSessions {
+impl ConnectedSidecar {
     /// Returns a client, which is cheap to clone. All clones share the connection.
     pub(super) fn client(&self) -> SidecarClient {
         self.connection.client.clone()
@@ -328,7 +332,7 @@ impl SidecarSessions {
         if let Some(least) = least_posture
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|actual| actual >= least)
         {
-            return Err(SidecarError::Posture { found: posture.posture, least });
+            return Err(SidecarError::Posture { found: posture.posture, required_posture: least });
         }
         Ok(session)
     }

@@ -21,7 +21,7 @@ use super::{
     outcome::{CommandContext, outcome},
     output_forwarder::OutputForwarder,
     session::{CollectedCommand, CommandFailure, SidecarCommand, SidecarSession},
-    sidecar::{SessionKey, SessionSettings, Sidecar, SidecarSessions},
+    sidecar::{ConnectedSidecar, SessionKey, SessionSettings, Sidecar},
 };
 use crate::{
     audit::RecordedConnection,
@@ -175,7 +175,7 @@ impl BashTool {
         let locked_session =
             wait_within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
                 .await??;
-        let LockedSession { sessions: connected, mut slot, is_new } = locked_session;
+        let LockedSession { connection, mut slot, is_new } = locked_session;
         let Some(session) = &mut *slot else {
             return Err(ToolError::internal("a session that was created does not exist").into());
         };
@@ -196,7 +196,7 @@ impl BashTool {
             agent_id: &call.caller.agent_id,
         };
         // A cancelled command is killed here, and its end is awaited.
-        let command_outcome = run_and_forward_output(session, connected.client(), &command, &call).await;
+        let command_outcome = run_and_forward_output(session, connection.client(), &command, &call).await;
         // A flow rule can end the session during the command. Then withhold the output.
         let is_withdrawn = session.is_withdrawn();
         match command_outcome {
@@ -227,7 +227,7 @@ impl BashTool {
                     // below, which may be cancelled.
                     *slot = None;
                 }
-                let error = lost_for_model(failure, sidecar, &connected, call.caller).await;
+                let error = lost_for_model(failure, sidecar, &connection, call.caller).await;
                 Ok(ShellRun::failed(error, Some(posture.summary)))
             }
         }
@@ -266,11 +266,11 @@ async fn run_and_forward_output(
 async fn lost_for_model(
     failure: CommandFailure,
     sidecar: &Sidecar,
-    connected: &Arc<SidecarSessions>,
+    connection: &Arc<ConnectedSidecar>,
     caller: &Caller,
 ) -> ToolError {
     let CommandFailure { error, had_begun } = failure;
-    let error = sidecar.failed(connected, error).await;
+    let error = sidecar.record_failure(connection, error).await;
     tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "the end of a command is unknown");
     if caller.cancel.is_cancelled() {
         ToolError::cancelled("the command was cancelled and killed")
@@ -319,7 +319,7 @@ impl From<ToolError> for NotRun {
 
 /// A session that only this call uses at present.
 struct LockedSession {
-    sessions: Arc<SidecarSessions>,
+    connection: Arc<ConnectedSidecar>,
     slot: tokio::sync::OwnedMutexGuard<Option<SidecarSession>>,
     is_new: bool,
 }
@@ -335,12 +335,12 @@ impl LockedSession {
             tracing::warn!(error = &error as &dyn std::error::Error, "there is no session");
             NotRun { error: error.for_model(false), found_no_session: error.may_recover() }
         };
-        let connected = sidecar.connected().await.map_err(no_session)?;
+        let connection = sidecar.connect_if_needed().await.map_err(no_session)?;
         let with_session_names = |error: ToolError| {
-            let names = connected.names_of(&key.owner).join(", ");
+            let names = connection.names_of(&key.owner).join(", ");
             error.with_hint(format!("use one of these sessions: {names}"))
         };
-        let Some(slot) = connected.slot_of(key) else {
+        let Some(slot) = connection.slot_of(key) else {
             let error = ToolError::resource_limit("the limit of shell sessions is reached");
             return Err(with_session_names(error).into());
         };
@@ -352,7 +352,7 @@ impl LockedSession {
         }
         let is_new = slot.is_none();
         if is_new {
-            match connected.create(&key.owner, settings).await {
+            match connection.create(&key.owner, settings).await {
                 Ok(session) => {
                     sidecar.mark_serving();
                     *slot = Some(session);
@@ -360,9 +360,9 @@ impl LockedSession {
                 Err(error) => {
                     // Release the slot first: `forget_empty` keeps slots that a call holds.
                     drop(slot);
-                    connected.forget_empty(&key.owner);
+                    connection.forget_empty(&key.owner);
                     let NotRun { error, found_no_session } =
-                        no_session(sidecar.failed(&connected, error).await);
+                        no_session(sidecar.record_failure(&connection, error).await);
                     let error = match error.kind() {
                         ToolErrorKind::ResourceLimit => with_session_names(error),
                         _ => error,
@@ -371,7 +371,7 @@ impl LockedSession {
                 }
             }
         }
-        Ok(Self { sessions: connected, slot, is_new })
+        Ok(Self { connection, slot, is_new })
     }
 }
 

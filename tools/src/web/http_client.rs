@@ -74,7 +74,7 @@ impl HttpClientHandle {
     }
 
     /// All secrets that were read so far, for any tool. They are redacted from every response.
-    pub(crate) fn known(&self) -> &Arc<KnownSecrets> {
+    pub(crate) fn known_secrets(&self) -> &Arc<KnownSecrets> {
         &self.known_secrets
     }
 
@@ -123,7 +123,7 @@ impl HttpClientHandle {
     /// # Errors
     /// `unavailable` if the client cannot be started. There is no fallback: no request is made outside
     /// the confined threads.
-    pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
+    pub(crate) async fn egress(&self) -> Result<Arc<Egress>, ToolError> {
         let config = self.config.clone();
         self.client.get(move || start(&config)).await.map_err(|error| unavailable(&error))
     }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::{
         audit::RowFields,
-        web::{GrantJudge, RequestFailure, request, request_step::descriptor},
+        web::{GrantJudge, RequestError, request_step::descriptor, send},
     };
 
     const POLICY: &str = "version = 1\n[profiles.Net]\nhosts = ['https://a.example']\n\
@@ -245,9 +245,9 @@ mod tests {
     ) -> ToolErrorKind {
         let judge = Arc::new(GrantJudge::new(grant.clone(), None, time));
         let get = Request::get("https://a.example/".parse().expect("a URL"));
-        match request(client, &judge, get, cancel, &mut RowFields::default()).await {
-            Err(RequestFailure::Failed(error)) => error.kind(),
-            Err(RequestFailure::Denied(denial)) => panic!("{denial}"),
+        match send(client, &judge, get, cancel, &mut RowFields::default()).await {
+            Err(RequestError::Failed(error)) => error.kind(),
+            Err(RequestError::Denied(denial)) => panic!("{denial}"),
             Ok(response) => panic!("{response:?}"),
         }
     }

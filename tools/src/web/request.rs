@@ -19,7 +19,7 @@ pub(crate) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 
 /// Why there is no response.
-pub(crate) enum RequestFailure {
+pub(crate) enum RequestError {
     /// The policy or the tool's own declaration refuses the request.
     Denied(Denial),
     /// The request failed, or the client cannot be started.
@@ -34,13 +34,13 @@ pub(crate) enum RequestFailure {
 ///
 /// # Cancellation
 /// Dropping the future or cancelling the token closes the connection.
-pub(crate) async fn request(
+pub(crate) async fn send(
     http_client: &HttpClientHandle,
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
     row: &mut RowFields,
-) -> Result<Response, RequestFailure> {
+) -> Result<Response, RequestError> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.send(Arc::clone(judge) as _, request, cancel), judge, row).await
 }
@@ -56,7 +56,7 @@ pub(crate) async fn stream(
     request: Request,
     cancel: CancellationToken,
     row: &mut RowFields,
-) -> Result<StreamedResponse, RequestFailure> {
+) -> Result<StreamedResponse, RequestError> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.stream(Arc::clone(judge) as _, request, cancel), judge, row).await
 }
@@ -68,18 +68,18 @@ async fn prepare_request(
     request: &Request,
     cancel: &CancellationToken,
     row: &mut RowFields,
-) -> Result<Arc<Egress>, RequestFailure> {
+) -> Result<Arc<Egress>, RequestError> {
     row.secrets.clear();
     let limit = judge.limits().total_timeout;
     let prepared = tokio::select! {
         // `biased`: check cancellation first, so that nothing is requested after it.
         biased;
         () = cancel.cancelled() => Err(tool_error(&FetchError::Cancelled, &[])),
-        prepared = timeout(limit, client(http_client, judge)) => {
+        prepared = timeout(limit, prepare_egress(http_client, judge)) => {
             prepared.unwrap_or_else(|_elapsed| Err(tool_error(&FetchError::TotalTimeout { limit }, &[])))
         }
     };
-    let client = prepared.map_err(RequestFailure::Failed)?;
+    let client = prepared.map_err(RequestError::Failed)?;
     row.posture = Some(client.posture().summary().into());
     // Set the names before the request, so that the row has them even if the caller goes away.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
@@ -92,15 +92,15 @@ async fn await_and_record<T>(
     answer: impl Future<Output = Result<T, FetchError>>,
     judge: &GrantJudge,
     row: &mut RowFields,
-) -> Result<T, RequestFailure> {
+) -> Result<T, RequestError> {
     let answer = {
         let _noted = RecordedOnDrop { judge, row };
         answer.await
     };
     row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
     answer.map_err(|error| match judge.take_denial() {
-        Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(request_error(error, judge)),
+        Some(denial) => RequestError::Denied(denial),
+        None => RequestError::Failed(request_error(error, judge)),
     })
 }
 
@@ -111,10 +111,13 @@ pub(crate) fn request_error(error: FetchError, judge: &GrantJudge) -> ToolError 
 }
 
 /// Starts the client if necessary, and reads the secrets of the grant.
-async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
-    let client = http_client.client().await?;
+async fn prepare_egress(
+    http_client: &HttpClientHandle,
+    judge: &GrantJudge,
+) -> Result<Arc<Egress>, ToolError> {
+    let client = http_client.egress().await?;
     let credentials = http_client.credentials(judge.grant()).await?;
-    judge.set_credentials(credentials, Arc::clone(http_client.known()));
+    judge.set_credentials(credentials, Arc::clone(http_client.known_secrets()));
     Ok(client)
 }
 

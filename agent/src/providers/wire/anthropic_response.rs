@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    ReadFault, ResponseProgress, ResponseReader, event, non_blank, push_text, stop_reason_with_calls,
+    ReadError, ResponseProgress, ResponseReader, event, non_blank, push_text, stop_reason_with_calls,
 };
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
@@ -20,7 +20,7 @@ pub(super) struct MessagesReader {
 }
 
 impl ResponseReader for MessagesReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadError> {
         let event: MessageStreamEvent = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {

@@ -7,7 +7,7 @@ use serde::{
     de::{IgnoredAny, SeqAccess, Visitor},
 };
 
-use super::ReadFault;
+use super::ReadError;
 use crate::MAX_LISTED_CALLS;
 
 /// The maximum number of choices in an event; requests ask for only one. Each choice may list calls, so the
@@ -26,8 +26,8 @@ pub(super) struct BoundedList<T, const MAX: usize = MAX_LISTED_CALLS> {
 
 impl<T, const MAX: usize> BoundedList<T, MAX> {
     /// Returns the items, or an error if there were too many.
-    pub(super) fn items(self) -> Result<Vec<T>, ReadFault> {
-        if self.has_more { Err(ReadFault::TooLarge) } else { Ok(self.items) }
+    pub(super) fn items(self) -> Result<Vec<T>, ReadError> {
+        if self.has_more { Err(ReadError::TooLarge) } else { Ok(self.items) }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         );
         let long = read(&list_text(MAX_CHOICES + 1)).expect("a list");
         assert_eq!(long.items.len(), MAX_CHOICES);
-        assert!(matches!(long.items(), Err(ReadFault::TooLarge)));
+        assert!(matches!(long.items(), Err(ReadError::TooLarge)));
     }
 
     #[test]

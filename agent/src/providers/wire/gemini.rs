@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    ReadFault, ResponseProgress, ResponseReader, WireRequest, append_segments,
+    ReadError, ResponseProgress, ResponseReader, WireRequest, append_segments,
     bounded_list::{BoundedList, MAX_CHOICES},
     event, has_no_path,
     history::{self, CallHistory, HistoryBlock},
@@ -202,7 +202,7 @@ pub(super) struct GenerateContentReader {
 }
 
 impl ResponseReader for GenerateContentReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadError> {
         let chunk: GenerateContentResponse = event(data)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);

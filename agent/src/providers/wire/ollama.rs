@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    ReadFault, ResponseProgress, ResponseReader, WireRequest,
+    ReadError, ResponseProgress, ResponseReader, WireRequest,
     bounded_list::BoundedList,
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -103,7 +103,7 @@ pub(super) struct ChatReader {
 }
 
 impl ResponseReader for ChatReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadError> {
         let chunk: ChatResponse = event(data)?;
         if let Some(message) = chunk.message {
             push_text(out, Delta::Thinking, message.thinking);

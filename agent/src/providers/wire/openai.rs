@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    ReadFault, ResponseProgress, ResponseReader, WireRequest,
+    ReadError, ResponseProgress, ResponseReader, WireRequest,
     bounded_list::{BoundedList, MAX_CHOICES},
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -126,7 +126,7 @@ pub(super) struct ChatCompletionReader {
 }
 
 impl ResponseReader for ChatCompletionReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadError> {
         if data.trim() == DONE {
             return Ok(ResponseProgress::Finished);
         }
@@ -161,7 +161,7 @@ impl ResponseReader for ChatCompletionReader {
 }
 
 impl ChatCompletionReader {
-    fn call(&mut self, piece: ChoiceDeltaToolCall) -> Result<ToolCallDelta, ReadFault> {
+    fn call(&mut self, piece: ChoiceDeltaToolCall) -> Result<ToolCallDelta, ReadError> {
         let id = piece.id.filter(|id| !id.is_empty());
         // Some servers send no index. A new id then starts a new call.
         let index = match (piece.index, self.last) {

@@ -8,7 +8,7 @@ use portcullis_runs::{
 };
 use portcullis_types::{ToolOutcome, ToolResult};
 
-use super::time;
+use super::format_timestamp;
 use crate::{
     error::CliError,
     output::{table, text},
@@ -31,8 +31,8 @@ pub(super) async fn run(
         ("status", status.to_owned()),
         ("process", process.map_or_else(|| "none here".to_owned(), |id| id.to_string())),
         ("workspace", summary.workspace.clone()),
-        ("begun", time(summary.created)),
-        ("last step", time(summary.updated)),
+        ("begun", format_timestamp(summary.created)),
+        ("last step", format_timestamp(summary.updated)),
         ("has read", labels),
         ("next", state.run.end().map_or_else(|| state.run.next_step().to_owned(), ToString::to_string)),
     ] {
@@ -47,7 +47,7 @@ pub(super) async fn run(
         let rows = calls.iter().map(|call| {
             [
                 call.call.clone(),
-                time(call.started_at),
+                format_timestamp(call.started_at),
                 call.tool.clone(),
                 outcome(call.result.as_ref()).to_owned(),
             ]
@@ -61,7 +61,7 @@ pub(super) async fn run(
             let by = approval.answer.map(|answer| answer.by).unwrap_or_default();
             [
                 approval.request.id,
-                time(approval.created),
+                format_timestamp(approval.created),
                 approval.request.tool,
                 approval.status.to_string(),
                 by,
@@ -75,7 +75,13 @@ pub(super) async fn run(
 fn step_row(step: Step) -> [String; 5] {
     let Step { ordinal, record } = step;
     let took = record.finished.saturating_sub(record.started_at).max(0);
-    [ordinal.to_string(), time(record.started_at), record.kind, format!("{took} ms"), record.summary]
+    [
+        ordinal.to_string(),
+        format_timestamp(record.started_at),
+        record.kind,
+        format!("{took} ms"),
+        record.summary,
+    ]
 }
 
 /// Returns how a call ended, as far as the store knows.
@@ -114,7 +120,8 @@ impl Follower {
         for call in calls {
             let has_ended = call.finished.is_some();
             if self.calls.get(&call.call) != Some(&has_ended) {
-                let (at, tool) = (time(call.finished.unwrap_or(call.started_at)), text::inline(&call.tool));
+                let (at, tool) =
+                    (format_timestamp(call.finished.unwrap_or(call.started_at)), text::inline(&call.tool));
                 let _ = writeln!(out, "{at}  {tool} {}", outcome(call.result.as_ref()));
                 self.calls.insert(call.call, has_ended);
             }
@@ -122,7 +129,7 @@ impl Follower {
         let page = store.steps(id.as_str(), PageRequest::after(self.last_step, u32::MAX)).await?;
         for step in page.items {
             self.last_step = step.ordinal;
-            let (at, kind) = (time(step.record.finished), step.record.kind);
+            let (at, kind) = (format_timestamp(step.record.finished), step.record.kind);
             let _ = writeln!(out, "{at}  {kind}: {}", text::inline(&step.record.summary));
         }
         Ok(out)

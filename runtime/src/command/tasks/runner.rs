@@ -13,16 +13,16 @@ use portcullis_types::{CancellationToken, ToolError, ToolErrorCode, ToolResult};
 use super::approver::{TaskApprovals, TaskApprover};
 
 /// The agent of the calls of task files.
-const TASKS_ID: &str = "tasks";
+const TASKS_AGENT_ID: &str = "tasks";
 
 /// Runs calls through the registry. Each task is a separate run.
-pub(super) struct RegistryCalls {
+pub(super) struct RegistryCallRunner {
     registry: Arc<ToolRegistry>,
     approvals: TaskApprovals,
     cancel: CancellationToken,
 }
 
-impl RegistryCalls {
+impl RegistryCallRunner {
     pub(super) fn new(
         registry: Arc<ToolRegistry>,
         approvals: TaskApprovals,
@@ -33,7 +33,7 @@ impl RegistryCalls {
 }
 
 #[async_trait]
-impl TaskCallRunner for RegistryCalls {
+impl TaskCallRunner for RegistryCallRunner {
     async fn run(&self, call: TaskCall, before: Arc<dyn CallStartRecorder>) -> TaskRunnerResult {
         let mut caller = caller(&call.task);
         caller.cancel = self.cancel.child_token();
@@ -57,7 +57,7 @@ impl TaskCallRunner for RegistryCalls {
         self.registry.add_run_labels(&caller, labels);
         let approver = Arc::new(TaskApprover::new(self.approvals, call.approved));
         caller.approver = Some(Arc::clone(&approver) as _);
-        caller.start_listener = Some(Arc::new(StartRecorder(before)));
+        caller.start_listener = Some(Arc::new(RecordingStartListener(before)));
         let result = self.registry.execute_with_policy(call.call, &caller).await;
         let is_unanswered = result
             .outcome
@@ -95,14 +95,14 @@ fn add_hint(mut result: ToolResult) -> ToolResult {
 const EARLIER_CALL: &str = "an earlier call of the task";
 
 fn caller(task: &str) -> Caller {
-    Caller::new(TASKS_ID, format!("task:{task}"))
+    Caller::new(TASKS_AGENT_ID, format!("task:{task}"))
 }
 
 /// Records in the task file that a call starts.
-struct StartRecorder(Arc<dyn CallStartRecorder>);
+struct RecordingStartListener(Arc<dyn CallStartRecorder>);
 
 #[async_trait]
-impl CallStartListener for StartRecorder {
+impl CallStartListener for RecordingStartListener {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let labels = call.labels.iter().map(ToString::to_string).collect();
         self.0.begin(TaskCallStart { may_repeat: call.may_repeat, labels }).await

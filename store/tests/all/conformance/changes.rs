@@ -3,7 +3,7 @@
 use portcullis_store::{
     Change, ChangeResult, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
     MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, ResolveOutcome,
-    ResultDelivery, StoreError, limits::MAX_INBOX,
+    ResultDelivery, StoreError, limits::MAX_UNREAD_ENTRIES,
 };
 
 use super::{
@@ -202,7 +202,7 @@ pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn Gatew
         .await
         .expect("a new call");
     post(store, new_message("s", "m", "")).await;
-    let places: Vec<i64> = (0..MAX_INBOX).collect();
+    let places: Vec<i64> = (0..MAX_UNREAD_ENTRIES).collect();
     for group in places.chunks(250) {
         let sent = group.iter().map(|_| store.push_inbox(new_entry("agent", "1")));
         futures_util::future::join_all(sent).await.into_iter().for_each(|sent| assert!(sent.is_ok()));
@@ -211,7 +211,10 @@ pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn Gatew
         || vec![Change::AppendEvent(new_event(&["t"], "1")), Change::PushInbox(new_entry("agent", "1"))];
     for id in ["p", "w"] {
         let error = store.resolve_external_call_with(id, json("1"), NOW, changes()).await.expect_err("full");
-        assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_INBOX, .. })), "{error}");
+        assert!(
+            matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_UNREAD_ENTRIES, .. })),
+            "{error}"
+        );
         assert!(
             store.external_call(id).await.expect("the store has the call").status.is_open(),
             "{id} still takes a result"

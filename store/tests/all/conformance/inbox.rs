@@ -2,7 +2,7 @@
 
 use portcullis_store::{
     ExternalCallStatus, GatewayStore, InboxSpan, Json, LimitError, NewInboxEntry, NewRun, PageRequest,
-    RunStore, StoreError, limits::MAX_INBOX,
+    RunStore, StoreError, limits::MAX_UNREAD_ENTRIES,
 };
 
 use super::{NOW, add_run, guard, json, new_call, new_run};
@@ -40,15 +40,18 @@ pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore)
         .await
         .expect("a new call");
     // Send many entries concurrently, so that a group of writes shares its transaction.
-    let places: Vec<i64> = (1..=MAX_INBOX).collect();
+    let places: Vec<i64> = (1..=MAX_UNREAD_ENTRIES).collect();
     for group in places.chunks(250) {
         let sent = futures_util::future::join_all(
             group.iter().map(|number| store.push_inbox(entry("agent", *number))),
         );
-        sent.await.into_iter().for_each(|sent| assert!(sent.expect("sent") <= MAX_INBOX));
+        sent.await.into_iter().for_each(|sent| assert!(sent.expect("sent") <= MAX_UNREAD_ENTRIES));
     }
     let error = store.push_inbox(entry("agent", 0)).await.expect_err("full");
-    assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_INBOX, .. })), "{error}");
+    assert!(
+        matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_UNREAD_ENTRIES, .. })),
+        "{error}"
+    );
     let error = store.resolve_external_call("c", json("1"), NOW).await.expect_err("full");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     assert_eq!(

@@ -1,7 +1,8 @@
 //! Notes of agents, and plans that become due.
 
 use portcullis_store::{
-    DuePlan, GatewayStore, NewNote, Note, NoteKind, PLAN_ENTRY, PageRequest, StoreError, limits::MAX_INBOX,
+    DuePlan, GatewayStore, NewNote, Note, NoteKind, PLAN_ENTRY, PageRequest, StoreError,
+    limits::MAX_UNREAD_ENTRIES,
 };
 
 use super::{NOW, builders::new_entry, json};
@@ -91,7 +92,7 @@ pub(crate) async fn due_plans_go_to_inboxes_once(store: &dyn GatewayStore) {
 }
 
 pub(crate) async fn a_full_inbox_misses_a_plan_and_stops_no_other(store: &dyn GatewayStore) {
-    let places: Vec<i64> = (0..MAX_INBOX).collect();
+    let places: Vec<i64> = (0..MAX_UNREAD_ENTRIES).collect();
     for group in places.chunks(250) {
         let sent = group.iter().map(|_| store.push_inbox(new_entry("a", "1")));
         futures_util::future::join_all(sent).await.into_iter().for_each(|sent| assert!(sent.is_ok()));
@@ -104,5 +105,5 @@ pub(crate) async fn a_full_inbox_misses_a_plan_and_stops_no_other(store: &dyn Ga
     assert_eq!(taken, [("a", None, Some(1_001)), ("b", Some(1), None)]);
     store.consume_inbox("a", 1, NOW).await.expect("consumed");
     let taken = store.take_due_plans(1_001, 9).await.expect("taken");
-    assert_eq!(taken[0].ordinal, Some(MAX_INBOX + 1), "no ordinal is lost");
+    assert_eq!(taken[0].ordinal, Some(MAX_UNREAD_ENTRIES + 1), "no ordinal is lost");
 }

@@ -11,7 +11,7 @@ use portcullis_adapters::yoagent::{
     types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
 };
 use portcullis_agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta};
-use portcullis_testing::{Fixture, FixtureCall, binary};
+use portcullis_testing::{CallOutcome, Fixture, binary};
 use portcullis_tools::{
     PolicyFiles, ToolRegistry, approval::ApproveAll, audit::RowEvent, shell::ShellSource,
 };
@@ -136,7 +136,7 @@ async fn the_default_tools_run_under_the_shipped_policy() {
     for (tool, arguments) in
         [("get_current_time", json!({})), ("echo", json!({"message": "m"})), ("add", json!({"a": 1, "b": 2}))]
     {
-        let answer = FixtureCall::run(&registry, tool, arguments).await;
+        let answer = CallOutcome::run(&registry, tool, arguments).await;
         assert!(answer.0.outcome.is_output(), "{tool}: {answer:?}");
     }
 }

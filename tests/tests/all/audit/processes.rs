@@ -8,7 +8,7 @@ use std::{
     process::{self, ChildStdout, Command, Stdio},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     PolicyFiles, RegistryBuilder, ToolRegistry,
     audit::{self, Outcome, RowEvent},
@@ -141,7 +141,7 @@ async fn child_that_is_killed() {
     });
     let spy = spy.tier(SafetyTier::SideEffecting).timeout(std::time::Duration::from_secs(500));
     let registry = fixture.builder().await.tool(spy).build().expect("builds");
-    let written = FixtureCall::run(&registry, "file_write", json!({"path": "a", "content": "a"})).await;
+    let written = CallOutcome::run(&registry, "file_write", json!({"path": "a", "content": "a"})).await;
     written.0.into_result().expect("writes");
     registry
         .execute_with_policy(raw_call("deadly", "{}"), &caller())
@@ -198,7 +198,7 @@ async fn child_that_shares_the_log() {
     print_for_parent("ready");
     for number in 0..CALLS {
         let arguments = json!({"path": format!("p{}/{number}", process::id()), "content": "x"});
-        FixtureCall::run(&registry, "file_write", arguments).await.0.into_result().expect("writes");
+        CallOutcome::run(&registry, "file_write", arguments).await.0.into_result().expect("writes");
     }
     print_for_parent("done");
 }
@@ -213,7 +213,7 @@ async fn processes_that_share_a_log_write_one_chain() {
         child.wait_for_line("ready");
     }
     for _ in 0..CALLS {
-        FixtureCall::run(&registry, "file_list", json!({})).await.0.into_result().expect("lists");
+        CallOutcome::run(&registry, "file_list", json!({})).await.0.into_result().expect("lists");
     }
     for mut child in children {
         child.wait_for_line("done");

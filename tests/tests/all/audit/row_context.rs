@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     ToolRegistry,
     audit::{ApproverKind, POLICIES_DIR, Row, RowEvent, TouchedMount},
@@ -19,7 +19,7 @@ fn counts(mount: &str, [read, written, created, removed]: [u64; 4]) -> TouchedMo
 }
 
 async fn run(registry: &ToolRegistry, tool: &str, arguments: Value) {
-    FixtureCall::run(registry, tool, arguments).await.0.into_result().expect("runs");
+    CallOutcome::run(registry, tool, arguments).await.0.into_result().expect("runs");
 }
 
 fn end_of(fixture: &Fixture, tool: &str) -> Row {
@@ -32,7 +32,7 @@ async fn all_rows_lie_between_the_start_and_stop_of_their_process() {
     let fixture = Fixture::new();
     let registry = fixture.registry().await;
     assert!(fixture.all_rows().is_empty(), "a process that calls nothing records nothing");
-    FixtureCall::run(&registry, "file_list", json!({})).await.0.into_result().expect("lists");
+    CallOutcome::run(&registry, "file_list", json!({})).await.0.into_result().expect("lists");
     let digest = registry.policy().digest().as_str().to_owned();
     drop(registry);
     let rows = fixture.all_rows();
@@ -131,13 +131,13 @@ async fn a_row_says_what_a_guest_did_in_each_mount() {
     assert_eq!(touched.iter().map(|touched| touched.removed).sum::<u64>(), 1, "{touched:?}");
 
     // A denied call touched nothing, and a native tool is not observed.
-    FixtureCall::run(&registry, "file_read", json!({"path": "../../x"}))
+    CallOutcome::run(&registry, "file_read", json!({"path": "../../x"}))
         .await
         .0
         .into_result()
         .expect_err("denied");
     assert_eq!(end_of(&fixture, "file_read").touched, None);
-    FixtureCall::run(&registry, "get_current_time", json!({})).await.0.into_result().expect("the time");
+    CallOutcome::run(&registry, "get_current_time", json!({})).await.0.into_result().expect("the time");
     assert_eq!(end_of(&fixture, "get_current_time").touched, None);
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, audit};
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind::Unavailable, ToolOutput};
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
         let fixture = Fixture::new();
         fixture.put("a.txt", "x".repeat(20_000));
         let registry = fixture.registry().await;
-        FixtureCall::run(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
+        CallOutcome::run(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
             .await
             .0
             .into_result()
@@ -66,7 +66,7 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
             ("echo", json!({"message": "m"})),
             ("nobody", json!({})),
         ] {
-            let answer = FixtureCall::run(&registry, tool, arguments.clone()).await;
+            let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
             let error = answer.error();
             let description = format!("{how}: {tool} {arguments}");
             assert_eq!(

@@ -14,7 +14,7 @@ use portcullis_sdk::{ToolError, export_tools, fs, http, tool};
 #[tool(tier = SideEffecting, deny_unknown)]
 async fn keep(#[arg(path = "write")] path: &str, text: &str) -> Result<String, ToolError> {
     let path = fs::parse(path)?;
-    std::fs::write(fs::locate(&path)?, text).map_err(|error| fs::error(error, "write", &path))?;
+    std::fs::write(fs::locate(&path)?, text).map_err(|error| fs::tool_error(error, "write", &path))?;
     Ok("kept".to_owned())
 }
 

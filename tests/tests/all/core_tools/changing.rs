@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use portcullis_testing::FixtureCall;
+use portcullis_testing::CallOutcome;
 use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn file_search_says_what_is_wrong_with_an_expression() {
     let fixture = populated_fixture();
     let registry = fixture.registry().await;
     let arguments = json!({"query": "a(b", "regex": true});
-    let answer_text = FixtureCall::run(&registry, "file_search", arguments)
+    let answer_text = CallOutcome::run(&registry, "file_search", arguments)
         .await
         .assert_refused(InvalidArguments, "invalid_arguments");
     assert!(answer_text.starts_with("field 'query': "), "{answer_text}");
@@ -68,7 +68,7 @@ async fn file_edit_refuses_what_it_cannot_place() {
         (edit("lines.txt", "four", "4"), Failed, "/shared/lines.txt"),
         (edit("binary", "x", "y"), Failed, "is not UTF-8 text"),
     ] {
-        let answer = FixtureCall::run(&registry, "file_edit", arguments.clone()).await;
+        let answer = CallOutcome::run(&registry, "file_edit", arguments.clone()).await;
         let error = answer.0.into_result().expect_err("refused");
         assert_eq!(error.kind(), kind, "{arguments}: {error}");
         assert!(error.to_string().contains(part), "{arguments}: {error}");
@@ -83,11 +83,11 @@ async fn replaced_file_keeps_its_mode() {
     let script = fixture.shared("lines.txt");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("the permissions can be set");
     let mode = || fs::metadata(&script).expect("the path exists").permissions().mode() & 0o7777;
-    let edited = FixtureCall::run(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
+    let edited = CallOutcome::run(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
     assert!(edited.starts_with("edited "), "{edited}");
     assert_eq!(mode(), 0o750);
     let written =
-        FixtureCall::run(&registry, "file_write", json!({"path": "lines.txt", "content": "x"})).await;
+        CallOutcome::run(&registry, "file_write", json!({"path": "lines.txt", "content": "x"})).await;
     assert_eq!(written.text(), "wrote 1 bytes to /shared/lines.txt");
     assert_eq!(mode(), 0o750);
 }
@@ -104,10 +104,10 @@ async fn file_delete_takes_files_links_and_trees() {
     .await;
     let fixture = populated_fixture();
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, "file_delete", json!({"path": "tree"})).await;
+    let answer = CallOutcome::run(&registry, "file_delete", json!({"path": "tree"})).await;
     assert_eq!(answer.0.into_result().expect_err("not empty").kind(), Failed);
     let all = json!({"path": "tree", "recursive": true});
-    let answer_text = FixtureCall::run(&registry, "file_delete", all).await.text();
+    let answer_text = CallOutcome::run(&registry, "file_delete", all).await.text();
     assert!(answer_text.starts_with("deleted /shared/tree: "), "{answer_text}");
     assert!(!fixture.shared("tree").exists());
 }
@@ -138,19 +138,19 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
     let registry = fixture.registry().await;
     for name in ["out", "out_file", "absolute_inside", "up", "nowhere", "loop", "protected"] {
         let answer_text =
-            FixtureCall::run(&registry, "file_delete", json!({"path": name, "recursive": true})).await.text();
+            CallOutcome::run(&registry, "file_delete", json!({"path": name, "recursive": true})).await.text();
         assert_eq!(answer_text, format!("deleted /shared/{name}: 1 symbolic link"));
         assert!(fs::symlink_metadata(fixture.shared(name)).is_err(), "{name} is gone");
     }
     let tree = json!({"path": "sub/tree", "recursive": true});
-    let answer_text = FixtureCall::run(&registry, "file_delete", tree).await.text();
+    let answer_text = CallOutcome::run(&registry, "file_delete", tree).await.text();
     assert_eq!(answer_text, "deleted /shared/sub/tree: 1 file, 2 symbolic links, 1 directory");
     // Nothing is deleted through an escaping link, and no object with a protected name is deleted, whatever
     // its kind.
     symlink(&outside, fixture.shared("out")).expect("a link");
     let through = json!({"path": "out/kept"});
-    FixtureCall::run(&registry, "file_delete", through).await.assert_refused(Denied, "link_escapes_mount");
-    FixtureCall::run(&registry, "file_delete", json!({"path": ".envrc"}))
+    CallOutcome::run(&registry, "file_delete", through).await.assert_refused(Denied, "link_escapes_mount");
+    CallOutcome::run(&registry, "file_delete", json!({"path": ".envrc"}))
         .await
         .assert_refused(Denied, "protected_path");
     assert_eq!(fs::read_to_string(outside.join("kept")).expect("the file is readable"), "kept");
@@ -174,7 +174,7 @@ async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
     let registry = fixture.registry().await;
     let all = json!({"path": "repository", "recursive": true});
     let message =
-        FixtureCall::run(&registry, "file_delete", all).await.assert_refused(Denied, "protected_path");
+        CallOutcome::run(&registry, "file_delete", all).await.assert_refused(Denied, "protected_path");
     assert!(message.contains("/shared/repository/sub/.git/config"), "{message}");
     assert!(message.contains("deleted only in part"), "{message}");
     assert_eq!(
@@ -192,7 +192,7 @@ async fn edit_or_delete_outside_a_writable_mount_is_refused() {
         ("file_delete", json!({"path": "/vault/key"})),
         ("file_delete", json!({"path": "/shared/../vault/key"})),
     ] {
-        let answer = FixtureCall::run(&registry, tool, arguments.clone()).await;
+        let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
         assert_eq!(answer.0.into_result().expect_err("denied").kind(), Denied, "{tool} {arguments}");
     }
     assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("the file is readable"), "k");

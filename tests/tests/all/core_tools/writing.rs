@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
     let is_read = || reads.load(Ordering::SeqCst) >= 20 || reader.is_finished();
     for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});
-        let written = FixtureCall::run(&registry, "file_write", arguments).await;
+        let written = CallOutcome::run(&registry, "file_write", arguments).await;
         assert!(written.0.outcome.is_output(), "{:?}", written.0.outcome);
     }
     stop.store(true, Ordering::SeqCst);
@@ -53,7 +53,7 @@ async fn concurrent_creation_of_a_file_succeeds_once() {
     let registry = fixture.registry().await;
     let calls = (0..12).map(|number| {
         let arguments = json!({"path": "new/one.txt", "content": format!("{number}"), "mode": "create"});
-        FixtureCall::run(&registry, "file_write", arguments)
+        CallOutcome::run(&registry, "file_write", arguments)
     });
     let answers = join_all(calls).await;
     let winners: Vec<usize> =
@@ -70,7 +70,7 @@ async fn lines_that_many_append_are_all_there_and_whole() {
     let line = |number: usize| format!("{number:03} {}\n", "x".repeat(1000));
     let calls = (0..24).map(|number| {
         let arguments = json!({"path": "log.txt", "content": line(number), "mode": "append"});
-        FixtureCall::run(&registry, "file_write", arguments)
+        CallOutcome::run(&registry, "file_write", arguments)
     });
     for answer in join_all(calls).await {
         assert!(answer.0.outcome.is_output(), "{:?}", answer.0.outcome);

@@ -161,7 +161,7 @@ async fn names_that_are_not_utf_8_are_listed_and_harm_nothing() {
     setup.assert_refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
     let half = "{\"path\": \"odd/bad\\udcff\"}";
     let call = portcullis_tools::new_call("file_read", half);
-    let answer = portcullis_testing::FixtureCall(
+    let answer = portcullis_testing::CallOutcome(
         setup.registry.execute_with_policy(call, &portcullis_testing::approving_caller()).await,
     );
     answer.assert_refused(InvalidArguments, "invalid_arguments");

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ async fn a_guest_neither_changes_reads_nor_makes_such_a_name() {
     let fixture = fixture.with_policy("[tools.probe_path]\nprofile = \"FileReadWrite\"\n");
     let registry = fixture.registry_with(&["probe_path"]).await;
     let probe = async |op: &str, path: &str, to: &str| {
-        FixtureCall::run(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
+        CallOutcome::run(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
     };
     for op in ["write", "append", "truncate", "touch"] {
         for path in ["/shared/outside", "/shared/key"] {
@@ -86,7 +86,7 @@ async fn no_command_runs_while_a_private_file_has_another_hard_link() {
     fs::write(fixture.workspace().join("vault/key"), IN_VAULT).expect("written");
     hard_link(fixture.workspace().join("vault/key"), fixture.shared("innocent")).expect("linked");
     let registry = fixture.registry_with_shell().await;
-    let answer = FixtureCall::run(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
+    let answer = CallOutcome::run(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
     let message = answer.assert_refused(Denied, "hard_link");
     assert!(message.contains("/vault/key"), "{message}");
     let stdout_text = stdout(&portcullis(&fixture, &["doctor"]));
@@ -194,8 +194,8 @@ async fn target_of_a_linked_overlay_is_not_private() {
     // files.
     fs::remove_file(&overlay).expect("removed");
     symlink(fixture.workspace().join("shared"), &overlay).expect("linked");
-    assert_eq!(FixtureCall::run(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
-    let answer_text = FixtureCall::run(&registry, "shell_exec", json!({"command": "cat a"})).await.text();
+    assert_eq!(CallOutcome::run(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
+    let answer_text = CallOutcome::run(&registry, "shell_exec", json!({"command": "cat a"})).await.text();
     assert!(answer_text.starts_with("inside"), "{answer_text}");
 }
 

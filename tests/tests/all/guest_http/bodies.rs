@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{audit, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind};
 use serde_json::json;
@@ -313,6 +313,6 @@ async fn a_request_that_cannot_be_recorded_fails_the_call() {
     let (fixture, registry) = requests_fixture(&server).await;
     *log.lock().expect("not poisoned") = audit::log_path(&fixture.state());
     let url = format!("{}/", origin(&server));
-    let answer = FixtureCall::run(&registry, "requests", json!({"url": url, "times": 2})).await;
+    let answer = CallOutcome::run(&registry, "requests", json!({"url": url, "times": 2})).await;
     answer.assert_refused(ToolErrorKind::Unavailable, "audit_unwritable");
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
-use portcullis_testing::{FixtureCall, TEST_TIMEOUT, approving_caller};
+use portcullis_testing::{CallOutcome, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{Caller, ToolResult, new_call};
 use portcullis_types::{ToolErrorKind, ToolEvent};
 use tokio::sync::Semaphore;
@@ -38,7 +38,7 @@ async fn check_cancelled(guest: &'static str) {
         };
         let calls = async { (execute(&trial, &caller).await, Instant::now()) };
         let ((result, ended), cancelled) = tokio::join!(calls, cancel);
-        FixtureCall(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
+        CallOutcome(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
         assert!(ended.duration_since(cancelled).as_secs() < 3);
         let row = trial.row();
         assert_eq!(row.outcome.expect("an outcome").as_str(), "cancelled");
@@ -62,7 +62,7 @@ async fn a_call_cancelled_before_it_starts_never_runs() {
     let trial = Trial::new("loop_forever").await;
     let caller = approving_caller();
     caller.cancel.cancel();
-    FixtureCall(execute(&trial, &caller).await).assert_refused(ToolErrorKind::Cancelled, "cancelled");
+    CallOutcome(execute(&trial, &caller).await).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     assert_eq!(trial.row().peak_memory, None);
 }
 
@@ -102,7 +102,7 @@ async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
     };
     let (results, ()) = tokio::join!(join_all((0..10).map(|_| execute(&trial, &caller))), cancel);
     for result in results {
-        FixtureCall(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
+        CallOutcome(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     }
     trial.assert_others_are_served().await;
 }
@@ -113,5 +113,5 @@ async fn the_end_of_the_turn_ends_the_call() {
     let mut caller = approving_caller();
     caller.turn_deadline = Some(Instant::now() + std::time::Duration::from_millis(300));
     let result = tokio::time::timeout(TEST_TIMEOUT, execute(&trial, &caller)).await.expect("it ends");
-    FixtureCall(result).assert_refused(ToolErrorKind::Timeout, "timeout");
+    CallOutcome(result).assert_refused(ToolErrorKind::Timeout, "timeout");
 }

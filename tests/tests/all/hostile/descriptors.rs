@@ -1,6 +1,6 @@
 //! Descriptors that a guest opens: their number is bounded, and all checks apply to each of them.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind::Failed;
 use serde_json::json;
 
@@ -22,8 +22,8 @@ const OPEN: &str = r#"(data (i32.const 2048) ".")
             (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
 
 /// Runs a guest with this code and the descriptors of `/shared` and `/tmp`, and returns its answer.
-async fn answer(fixture: &Fixture, functions: &str, call: &str) -> FixtureCall {
-    FixtureCall::run(&guest(functions, call).registry(fixture).await, "bomb", json!({})).await
+async fn answer(fixture: &Fixture, functions: &str, call: &str) -> CallOutcome {
+    CallOutcome::run(&guest(functions, call).registry(fixture).await, "bomb", json!({})).await
 }
 
 fn guest(functions: &str, call: &str) -> WatGuest {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::new_call;
 use portcullis_types::ToolErrorKind::{
     Denied, Failed, InvalidArguments, NotFound, ResourceLimit, Timeout, Unavailable,
@@ -210,7 +210,7 @@ async fn progress_then_ok() {
     caller.on_update =
         Some(std::sync::Arc::new(move |part| sink.lock().expect("whole").push(part.joined_text())));
     let call = new_call("progress_then_ok", "{}");
-    let answer = FixtureCall(trial.registry.execute_with_policy(call, &caller).await);
+    let answer = CallOutcome(trial.registry.execute_with_policy(call, &caller).await);
     assert_eq!(answer.text(), "whole");
     assert_eq!(*reports.lock().expect("whole"), ["step 1", "part 1", "step 2", "part 2", "step 3"]);
 }

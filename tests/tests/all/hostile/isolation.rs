@@ -1,6 +1,6 @@
 //! Leaks between calls, and from a guest to the host's output.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -37,13 +37,13 @@ async fn a_module_without_an_entry_gets_nothing_and_is_asked_about() {
     let registry = fixture.registry_with(&["probe_environment"]).await;
     let call = portcullis_tools::new_call("probe_environment", "{}");
     let nobody_to_ask = portcullis_tools::Caller::new("tester", "run");
-    let answer = FixtureCall(registry.execute_with_policy(call, &nobody_to_ask).await);
+    let answer = CallOutcome(registry.execute_with_policy(call, &nobody_to_ask).await);
     answer.assert_refused(ToolErrorKind::Denied, "approval_unavailable");
     let row = fixture.rows().pop().expect("a row");
     assert_eq!((row.profile.as_deref(), row.duration_us.is_some()), (Some("Nothing"), true));
     assert_eq!((row.peak_memory, row.posture), (None, None), "the guest never ran");
 
-    let environment_text = FixtureCall::run(&registry, "probe_environment", json!({})).await.text();
+    let environment_text = CallOutcome::run(&registry, "probe_environment", json!({})).await.text();
     assert!(!environment_text.contains("preopen"), "{environment_text}");
     let row = fixture.rows().pop().expect("a row");
     assert_eq!((row.approval.as_deref(), row.mounts.len()), (Some("approved"), 0));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall, TEST_TIMEOUT, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{ToolRegistry, new_call};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ use super::{Trial, entry};
 
 const COUNT: &str = "/shared/count";
 
-async fn call(registry: &ToolRegistry, arguments: Value) -> FixtureCall {
-    let answer = tokio::time::timeout(TEST_TIMEOUT, FixtureCall::run(registry, "lock_path", arguments)).await;
+async fn call(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
+    let answer = tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(registry, "lock_path", arguments)).await;
     answer.expect("the call ends by itself")
 }
 
@@ -69,7 +69,7 @@ async fn a_cancelled_call_gives_its_lock_back() {
     caller.on_progress = Some(Arc::new(move |_locked| cancel.cancel()));
     let arguments = json!({"path": COUNT, "then": "loop"}).to_string();
     let result = trial.registry.execute_with_policy(new_call("lock_path", arguments), &caller).await;
-    FixtureCall(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
+    CallOutcome(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     assert_eq!(call(&trial.registry, json!({"path": COUNT})).await.text(), "1");
 }
 
@@ -93,8 +93,8 @@ async fn a_wait_for_a_lock_ends_with_the_time_of_the_call() {
         result
     };
     let (held, waited) = tokio::join!(hold, wait);
-    FixtureCall(waited).assert_refused(ToolErrorKind::Timeout, "timeout");
-    FixtureCall(held).assert_refused(ToolErrorKind::Cancelled, "cancelled");
+    CallOutcome(waited).assert_refused(ToolErrorKind::Timeout, "timeout");
+    CallOutcome(held).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     assert_eq!(call(&other, json!({"path": COUNT})).await.text(), "1");
 }
 

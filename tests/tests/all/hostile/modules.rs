@@ -1,7 +1,7 @@
 //! Modules that no compiler emits: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall, TEST_TIMEOUT};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,
@@ -22,10 +22,10 @@ async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: 
     fixture.put("README.md", "still here\n");
     let registry = guest.registry(&fixture).await;
     for _ in 0..8 {
-        let answer = tokio::time::timeout(TEST_TIMEOUT, FixtureCall::run(&registry, "bomb", json!({}))).await;
+        let answer = tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(&registry, "bomb", json!({}))).await;
         answer.expect("the call ends by itself").assert_refused(kind, code);
         posture::assert_confined(fixture.rows().last().expect("a row"));
-        let read = FixtureCall::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+        let read = CallOutcome::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(read.text(), "still here\n");
     }
     let peaks = fixture.rows().into_iter().filter_map(|row| row.peak_memory);
@@ -36,7 +36,7 @@ async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: 
 async fn a_handwritten_module_is_served() {
     let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "15s"));
     let registry = WatGuest::new("bomb").registry(&fixture).await;
-    assert_eq!(FixtureCall::run(&registry, "bomb", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "bomb", json!({})).await.text(), "done");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn calls_with_the_most_memories_take_nothing_from_others() {
         ..WatGuest::new("bomb")
     };
     let registry = guest.registry(&fixture).await;
-    let loops = join_all((0..20).map(|_| FixtureCall::run(&registry, "bomb", json!({}))));
+    let loops = join_all((0..20).map(|_| CallOutcome::run(&registry, "bomb", json!({}))));
     for answer in loops.await {
         answer.assert_refused(Timeout, "timeout");
     }
@@ -153,7 +153,7 @@ async fn pointers_out_of_memory_are_the_guests_fault() {
         let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "15s"));
         let guest = WatGuest { imports: import.to_owned(), call: call.to_owned(), ..WatGuest::new("bomb") };
         let registry = guest.registry(&fixture).await;
-        let answer = FixtureCall::run(&registry, "bomb", json!({})).await;
+        let answer = CallOutcome::run(&registry, "bomb", json!({})).await;
         assert_eq!(answer.error().kind(), Failed, "{call}: {:?}", answer.error());
         posture::assert_confined(fixture.rows().last().expect("a row"));
     }
@@ -187,7 +187,7 @@ async fn bad_numbers_to_our_own_host_functions_are_errors_not_faults() {
             ..WatGuest::new("bomb")
         };
         let registry = guest.registry(&fixture).await;
-        assert_eq!(FixtureCall::run(&registry, "bomb", json!({})).await.text(), "done", "{call}");
+        assert_eq!(CallOutcome::run(&registry, "bomb", json!({})).await.text(), "done", "{call}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, Tool, ToolError};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -61,7 +61,7 @@ async fn a_hundred_parallel_calls_share_ten_places() {
         leave: Arc::clone(&leave),
     };
     let registry = fixture.builder().await.expect("bootstraps").tool(crowd).build().expect("builds");
-    let calls = join_all((0..100).map(|_| FixtureCall::run(&registry, "crowd", json!({}))));
+    let calls = join_all((0..100).map(|_| CallOutcome::run(&registry, "crowd", json!({}))));
     let release_calls = async {
         // First all slots are taken, and no call ends. Then each call that ends frees a slot for another.
         entered.acquire_many(10).await.expect("open").forget();

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError,
     audit::{Decision, Outcome, RowEvent},
@@ -21,8 +21,8 @@ use crate::hostile::wat_guest::WatGuest;
 /// A policy entry that lets the tool run without approval.
 const SESSION_ARGUMENT: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
-async fn call(fixture: &Fixture) -> FixtureCall {
-    FixtureCall::run(&fixture.registry().await, "mine", json!({})).await
+async fn call(fixture: &Fixture) -> CallOutcome {
+    CallOutcome::run(&fixture.registry().await, "mine", json!({})).await
 }
 
 async fn pin_status(fixture: &Fixture) -> PinStatus {
@@ -62,7 +62,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_ne!(row.policy_digest, before.policy_digest, "module hashes are in the digest");
     let registry = fixture.registry().await;
     assert!(registry.assignment(&registry.get("mine").expect("listed")).is_err());
-    assert_eq!(FixtureCall::run(&registry, "other", json!({})).await.text(), "done", "others go on");
+    assert_eq!(CallOutcome::run(&registry, "other", json!({})).await.text(), "done", "others go on");
     drop(registry);
 
     let listed = portcullis(&fixture, &["tools"]);
@@ -207,8 +207,8 @@ async fn only_the_tool_that_was_approved_is_pinned() {
     let changed = WatGuest { fields: "(func)".to_owned(), ..guest }.bytes();
     fs::write(folder(&fixture).join("m.wasm"), changed).expect("written");
     let registry = fixture.registry().await;
-    FixtureCall::run(&registry, "mine", json!({})).await.assert_refused(Denied, "module_changed");
-    assert_eq!(FixtureCall::run(&registry, "yours", json!({})).await.text(), "done");
+    CallOutcome::run(&registry, "mine", json!({})).await.assert_refused(Denied, "module_changed");
+    assert_eq!(CallOutcome::run(&registry, "yours", json!({})).await.text(), "done");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use portcullis_testing::{Fixture, FixtureCall, binary};
+use portcullis_testing::{CallOutcome, Fixture, binary};
 use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, bootstrap_runtime_tools,
     confine::{Requirement, probe_kernel},
@@ -108,7 +108,7 @@ async fn a_million_exports_are_a_clear_error() {
     let registry = fixture.registry().await;
     let refusals = refused_modules(&registry);
     assert!(refusals.len() == 1 && refusals[0].1.contains("exports count exceeds limit"), "{refusals:?}");
-    assert_eq!(FixtureCall::run(&registry, "good", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "good", json!({})).await.text(), "done");
 }
 
 /// The module compiles, but no instance could get the memories and tables that it needs.
@@ -126,7 +126,7 @@ async fn a_module_with_too_many_memories_or_tables_is_refused() {
             let registry = fixture.registry().await;
             let refusals = refused_modules(&registry);
             assert!(refusals.len() == 1 && refusals[0].1.contains(why), "{why}: {refusals:?}");
-            assert_eq!(FixtureCall::run(&registry, "good", json!({})).await.text(), "done");
+            assert_eq!(CallOutcome::run(&registry, "good", json!({})).await.text(), "done");
         }
     }
 }
@@ -162,7 +162,7 @@ async fn without_a_compiler_only_what_was_compiled_before_is_loaded() {
     assert!(matches!(&error, BootstrapError::Module { .. }), "{error:?}");
     drop(fixture.registry().await);
     let registry = bootstrap_runtime_tools(&envelope).await.expect("compiled meanwhile");
-    assert_eq!(FixtureCall::run(&registry, "mine", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "mine", json!({})).await.text(), "done");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
         let mut envelope = fixture.envelope();
         envelope.compiler = None;
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-        let answer = FixtureCall::run(&registry, "mine", json!({})).await;
+        let answer = CallOutcome::run(&registry, "mine", json!({})).await;
         let message = answer.assert_refused(ToolErrorKind::Unavailable, "module_gone");
         assert!(message.contains("removed or altered"), "{description}: {message}");
         drop(registry);
@@ -203,7 +203,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
     }
     fs::write(entry(&mine, "refused"), b"not ours").expect("written");
     let registry = fixture.registry().await;
-    assert_eq!(FixtureCall::run(&registry, "mine", json!({})).await.text(), "done", "compiled again");
+    assert_eq!(CallOutcome::run(&registry, "mine", json!({})).await.text(), "done", "compiled again");
     assert_eq!(fs::read(entry(&mine, "cwasm")).expect("compiled").len(), genuine.len());
 }
 

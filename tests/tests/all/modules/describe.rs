@@ -1,6 +1,6 @@
 //! A module with a wrong description, in every field.
 
-use portcullis_testing::FixtureCall;
+use portcullis_testing::CallOutcome;
 use serde_json::{Value, json};
 
 use super::{fixture, module, refused_modules};
@@ -23,7 +23,7 @@ async fn check(describe: &str, is_valid: bool) {
     let excerpt: String = describe.chars().take(300).collect();
     assert_eq!(refusals.is_empty(), is_valid, "{excerpt}: {refusals:?}");
     assert_eq!(registry.get("mine").is_some(), is_valid, "{excerpt}");
-    assert_eq!(FixtureCall::run(&registry, "other", json!({})).await.text(), "done", "others are served");
+    assert_eq!(CallOutcome::run(&registry, "other", json!({})).await.text(), "done", "others are served");
 }
 
 #[tokio::test]

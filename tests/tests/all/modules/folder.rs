@@ -5,7 +5,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::symlink},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError, OVERLAY_FILE, modules::ModuleFolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
     sandbox::mounts::MountError,
@@ -36,7 +36,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     assert_eq!(assigned.timeout, registry.policy().limits().max_timeout);
     let unasked = registry.execute_with_policy(raw_call("greedy", "{}"), &caller()).await;
     assert_eq!(unasked.into_result().expect_err("nobody to ask").code(), "approval_unavailable");
-    assert_eq!(FixtureCall::run(&registry, "greedy", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "greedy", json!({})).await.text(), "done");
     let row = fixture.rows().pop().expect("a row");
     assert!(row.mounts.is_empty(), "{row:?}");
     assert_eq!(
@@ -65,7 +65,7 @@ async fn one_module_may_have_several_tools() {
     let fixture = fixture(&[("both.wasm", &WatGuest::describing(describe).bytes())]);
     let registry = fixture.registry().await;
     for tool in ["one", "two"] {
-        assert_eq!(FixtureCall::run(&registry, tool, json!({})).await.text(), "done");
+        assert_eq!(CallOutcome::run(&registry, tool, json!({})).await.text(), "done");
         assert_eq!(registry.get(tool).expect("loaded").module_name(), Some("both.wasm"));
     }
 }
@@ -116,7 +116,7 @@ async fn a_file_that_is_no_plain_module_hides_no_other() {
     for tool in ["linked", "hidden", "unnamed"] {
         assert!(registry.get(tool).is_none(), "{tool}");
     }
-    assert_eq!(FixtureCall::run(&registry, "good", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "good", json!({})).await.text(), "done");
 
     let listed = portcullis(&fixture, &["tools"]);
     assert!(listed.status.success(), "{}", stderr(&listed));
@@ -183,7 +183,7 @@ async fn an_overlay_disables_a_module_and_makes_none_known() {
     let overlay = "[tools.alpha]\nenabled = false\n[tools.beta]\ntimeout = \"1s\"\n";
     fs::write(fixture.workspace().join(OVERLAY_FILE), overlay).expect("written");
     let registry = fixture.registry().await;
-    FixtureCall::run(&registry, "alpha", json!({})).await.assert_refused(Denied, "tool_disabled");
+    CallOutcome::run(&registry, "alpha", json!({})).await.assert_refused(Denied, "tool_disabled");
     let beta = registry.assignment(&registry.get("beta").expect("loaded")).expect("enabled");
     assert_eq!((beta.profile.as_str(), beta.approval.as_str()), ("Nothing", "ask"));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_testing::FixtureCall;
+use portcullis_testing::CallOutcome;
 use portcullis_tools::{BootstrapError, RegistryError, policy::ToolOrigin};
 use portcullis_types::ToolErrorKind::{NotFound, Unavailable};
 use serde_json::json;
@@ -36,12 +36,12 @@ async fn a_module_with_a_tool_named_like_ours_is_refused_whole() {
         let refusals = refused_modules(&registry);
         assert_eq!(refusals.len(), 1, "{name}: {refusals:?}");
         assert!(refusals[0].1.contains(name), "{refusals:?}");
-        let read = FixtureCall::run(&registry, "file_read", json!({"path": "README.md"})).await;
+        let read = CallOutcome::run(&registry, "file_read", json!({"path": "README.md"})).await;
         assert_eq!(read.text(), "ours\n");
-        FixtureCall::run(&registry, "innocent", json!({}))
+        CallOutcome::run(&registry, "innocent", json!({}))
             .await
             .assert_refused(Unavailable, "module_unavailable");
-        assert_eq!(FixtureCall::run(&registry, "good", json!({})).await.text(), "done");
+        assert_eq!(CallOutcome::run(&registry, "good", json!({})).await.text(), "done");
     }
 }
 
@@ -69,12 +69,12 @@ async fn two_modules_with_one_tool_name_are_both_refused() {
         assert_eq!(refusals.len(), 2, "{refusals:?}");
         assert!(refusals[0].1.contains("b.wasm") && refusals[1].1.contains("a.wasm"), "{refusals:?}");
         for name in [first, second] {
-            FixtureCall::run(&registry, name, json!({}))
+            CallOutcome::run(&registry, name, json!({}))
                 .await
                 .assert_refused(Unavailable, "module_unavailable");
         }
-        assert_eq!(FixtureCall::run(&registry, "third", json!({})).await.text(), "done");
-        FixtureCall::run(&registry, "fourth", json!({})).await.assert_refused(NotFound, "unknown_tool");
+        assert_eq!(CallOutcome::run(&registry, "third", json!({})).await.text(), "done");
+        CallOutcome::run(&registry, "fourth", json!({})).await.assert_refused(NotFound, "unknown_tool");
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolResult,
     approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
@@ -157,7 +157,7 @@ async fn a_native_tools_result_has_a_ceiling_whatever_it_is_made_of() {
     ] {
         let fixture = fixture_enabling(&["spy"]);
         let registry = native_registry(&fixture, [spy_returning(output)]);
-        let message = FixtureCall::run(&registry, "spy", json!({}))
+        let message = CallOutcome::run(&registry, "spy", json!({}))
             .await
             .assert_refused(ResourceLimit, "result_too_large");
         assert!(message.contains("at most 8,388,608 are accepted"), "{message}");

@@ -1,6 +1,6 @@
 //! Outputs that are too long: their truncation, and the right to read the rest.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
 use portcullis_types::{
     ToolErrorKind::{self, Denied, InvalidArguments, NotFound},
@@ -149,7 +149,7 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     });
     let spy = spy.parameters(json!({"type": "object", "properties": {"count": {"type": "integer"}}}));
     let registry = native_registry(&fixture, [spy]);
-    let run = async |count: usize| FixtureCall::run(&registry, "spy", json!({"count": count})).await;
+    let run = async |count: usize| CallOutcome::run(&registry, "spy", json!({"count": count})).await;
     // `€` has three bytes, and the limit is not a multiple of three.
     let fitting = output_limit() / 3;
     assert_ne!(fitting * 3, output_limit());
@@ -159,7 +159,7 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     let bytes = with_commas((fitting + 1) * 3);
     let expected = format!("{}\n[output truncated — original size: {bytes} bytes]", "€".repeat(fitting));
     assert_eq!((cut_output.text(), cut_output.0.truncated), (expected, true));
-    let echoed = FixtureCall::run(&registry, "echo", json!({"message": "a long message"})).await;
+    let echoed = CallOutcome::run(&registry, "echo", json!({"message": "a long message"})).await;
     assert_eq!(echoed.text(), "{\"echoed\":\n[output truncated — original size: 39 bytes]");
 }
 
@@ -170,9 +170,9 @@ async fn exactly_the_limit_is_not_cut() {
     fixture.put("limit.txt", "x".repeat(limit));
     fixture.put("over.txt", "x".repeat(limit + 1));
     let registry = fixture.registry().await;
-    let uncut_output = FixtureCall::run(&registry, "file_read", json!({"path": "limit.txt"})).await;
+    let uncut_output = CallOutcome::run(&registry, "file_read", json!({"path": "limit.txt"})).await;
     assert_eq!((uncut_output.text().len(), uncut_output.0.truncated), (limit, false));
-    let cut_output = FixtureCall::run(&registry, "file_read", json!({"path": "over.txt"})).await;
+    let cut_output = CallOutcome::run(&registry, "file_read", json!({"path": "over.txt"})).await;
     let mark = format!("x\n[output truncated — original size: {} bytes]", with_commas(limit + 1));
     assert!(cut_output.text().ends_with(&mark));
 }

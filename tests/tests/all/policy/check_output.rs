@@ -1,6 +1,6 @@
 //! The output of `policy check`: every rule in force, and warnings about entries that are probably mistakes.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
@@ -50,10 +50,10 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
     let registry = fixture.registry().await;
     for path in [".git/hooks/pre-commit", "Makefile", "a/.mcp.json"] {
         let write = json!({"path": path, "content": "x"});
-        FixtureCall::run(&registry, "file_write", write).await.assert_refused(Denied, "protected_path");
+        CallOutcome::run(&registry, "file_write", write).await.assert_refused(Denied, "protected_path");
     }
     let write = json!({"path": ".envrc", "content": "x"});
-    assert!(FixtureCall::run(&registry, "file_write", write).await.0.outcome.is_output());
+    assert!(CallOutcome::run(&registry, "file_write", write).await.0.outcome.is_output());
     for (stdout_text, warnings) in policy_check_outputs(&fixture) {
         assert!(
             stdout_text.contains("except = [\".envrc\"]") && stdout_text.contains("\"makefile\""),

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, policy::Approval};
 use serde_json::{Value, json};
 
@@ -187,7 +187,7 @@ async fn an_explanation_says_what_the_call_does() {
             }
             // Each call has its own files, because a write or a deletion could change the result of the next
             // call.
-            let answer = FixtureCall::run(&registry, tool, arguments).await;
+            let answer = CallOutcome::run(&registry, tool, arguments).await;
             let denied = answer
                 .0
                 .outcome

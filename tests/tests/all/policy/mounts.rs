@@ -1,7 +1,7 @@
 //! `portcullis mounts`: the map of grants, its numbers from the audit log, and the data flows. Calls show
 //! that the map is correct.
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::new_call;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn the_map_agrees_with_calls() {
             ("file_write", json!({"path": path, "content": "one"}), "write"),
         ] {
             let call = new_call(tool, arguments.to_string());
-            let outcome = FixtureCall(registry.execute_with_policy(call, &approving_caller()).await);
+            let outcome = CallOutcome(registry.execute_with_policy(call, &approving_caller()).await);
             let is_granted = match access(&map, tool, mount) {
                 Some("write") => true,
                 Some(_) => needed == "read",

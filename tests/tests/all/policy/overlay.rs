@@ -1,6 +1,6 @@
 //! Restrictions: the effect of a workspace's overlay and of a sandbox tier's section on calls.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{OVERLAY_FILE, bootstrap_runtime_tools};
 use portcullis_types::{SandboxTier, ToolErrorKind::Denied};
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn check_restrictions(fixture: &Fixture, tier: SandboxTier) {
     let mut envelope = fixture.envelope();
     envelope.sandbox_tier = tier;
     let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-    let call = async |tool: &str, arguments| FixtureCall::run(&registry, tool, arguments).await;
+    let call = async |tool: &str, arguments| CallOutcome::run(&registry, tool, arguments).await;
     let write = |path: &str| json!({"path": path, "content": "c"});
 
     call("file_write", write("/tmp/x")).await.assert_refused(Denied, "mount_read_only");
@@ -64,7 +64,7 @@ async fn a_sandbox_tiers_section_restricts_runners_of_that_tier() {
         let mut envelope = fixture.envelope();
         envelope.sandbox_tier = tier;
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-        let listed = FixtureCall::run(&registry, "file_list", json!({})).await;
+        let listed = CallOutcome::run(&registry, "file_list", json!({})).await;
         assert!(listed.0.outcome.is_output(), "{tier}: {:?}", listed.0.outcome);
     }
 }
@@ -76,10 +76,10 @@ async fn no_tool_reaches_the_overlay_itself() {
     let registry = fixture.registry().await;
     for path in [format!("/{OVERLAY_FILE}"), format!("/shared/../{OVERLAY_FILE}"), OVERLAY_FILE.to_owned()] {
         let arguments = json!({"path": path, "content": "version = 1"});
-        FixtureCall::run(&registry, "file_write", arguments).await;
+        CallOutcome::run(&registry, "file_write", arguments).await;
     }
     let text = std::fs::read_to_string(fixture.workspace().join(OVERLAY_FILE)).expect("the file is readable");
     assert!(text.contains("enabled = false"));
-    let later_call = FixtureCall::run(&fixture.registry().await, "file_list", json!({})).await;
+    let later_call = CallOutcome::run(&fixture.registry().await, "file_list", json!({})).await;
     later_call.assert_refused(Denied, "tool_disabled");
 }

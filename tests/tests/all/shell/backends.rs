@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_testing::{Fixture, FixtureCall, TEST_TIMEOUT, binary};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, binary};
 use portcullis_tools::shell::{SHELL_EXEC, ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -19,7 +19,7 @@ use serde_json::json;
 async fn a_registry_without_a_sidecar_says_why_there_is_no_shell() {
     let fixture = Fixture::new();
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, SHELL_EXEC, json!({"command": "true"})).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "true"})).await;
     let message = answer.assert_refused(ToolErrorKind::Unavailable, "shell_disabled");
     assert!(message.contains("no shell sidecar"), "{message}");
 }
@@ -32,14 +32,14 @@ async fn the_host_runs_commands_only_on_request_and_says_so_each_time() {
     let shell = ShellSource::Host(Arc::new(OwnSidecar::new(binary())));
     let registry = fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds");
     let command = json!({"command": format!("cat {}", secret.display())});
-    let answer = FixtureCall::run(&registry, SHELL_EXEC, command.clone()).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, command.clone()).await;
     assert_eq!(answer.text(), "outside\n[ran on the host, unconfined]");
     let posture = fixture.rows().pop().expect("a row").posture.expect("a posture");
     assert!(posture.starts_with("none"), "{posture}");
     // The same command in a confined session.
     let confined = Fixture::new();
     let registry = confined.registry_with_shell().await;
-    let answer = FixtureCall::run(&registry, SHELL_EXEC, command).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, command).await;
     assert!(!answer.text().contains("outside\n["), "{}", answer.text());
 }
 
@@ -48,12 +48,12 @@ async fn a_running_sidecar_is_used_by_socket_and_token() {
     let fixture = Fixture::new();
     let sidecar = RunningSidecar::start(&fixture);
     let registry = sidecar.registry(&fixture, &sidecar.token()).await;
-    assert_eq!(FixtureCall::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    assert_eq!(CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
     let wrong_token_file = fixture.root().join("wrong");
     fs::write(&wrong_token_file, "0123456789abcdef0123456789abcdef").expect("writable");
     fs::set_permissions(&wrong_token_file, fs::Permissions::from_mode(0o600)).expect("set");
     let registry = sidecar.registry(&fixture, &wrong_token_file).await;
-    let answer = FixtureCall::run(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
     answer.assert_refused(ToolErrorKind::Unavailable, "shell_unavailable");
     assert!(!fixture.shared("made").exists());
 }
@@ -63,11 +63,11 @@ async fn without_its_sidecar_no_command_runs() {
     let fixture = Fixture::new();
     let sidecar = RunningSidecar::start(&fixture);
     let registry = sidecar.registry(&fixture, &sidecar.token()).await;
-    assert_eq!(FixtureCall::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    assert_eq!(CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
     drop(sidecar);
     let command = json!({"command": "echo run >> /shared/runs; echo run >> runs"});
     for _ in 0..2 {
-        let answer = FixtureCall::run(&registry, SHELL_EXEC, command.clone()).await;
+        let answer = CallOutcome::run(&registry, SHELL_EXEC, command.clone()).await;
         assert_eq!(answer.error().kind(), ToolErrorKind::Unavailable, "{answer:?}");
     }
     assert!(!fixture.shared("runs").exists());

@@ -1,6 +1,6 @@
 //! Output that background jobs write after their command has ended: it comes with the next result of their session.
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ async fn dropped_job_output_is_counted_and_the_rest_paged() {
             last_text = match details["output_id"].as_str() {
                 Some(id) => {
                     let end = json!({"call_id": id, "offset": answer.0.original_bytes - 100});
-                    FixtureCall::run(&shell.registry, "output_read", end).await.text()
+                    CallOutcome::run(&shell.registry, "output_read", end).await.text()
                 }
                 None => answer.text(),
             };

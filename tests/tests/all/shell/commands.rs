@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use portcullis_testing::{FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, approving_caller};
 use portcullis_tools::audit::{Confinement, RowEvent, SubjectKind};
 use portcullis_types::{ShellPosture, ToolErrorKind, ToolOutput};
 use serde_json::json;
@@ -64,7 +64,7 @@ async fn long_output_is_cut_and_keeps_the_exit_code() {
     );
     let id = answer.0.details["output_id"].as_str().expect("the output is stored").to_owned();
     let rest = json!({"call_id": id, "offset": 99_990});
-    let rest = FixtureCall::run(&shell.registry, "output_read", rest).await.text();
+    let rest = CallOutcome::run(&shell.registry, "output_read", rest).await.text();
     assert!(rest.contains("xxxxxxxxxx\n[exit code: 4]"), "{rest}");
 }
 

@@ -7,7 +7,7 @@ mod server;
 
 use std::fs;
 
-use portcullis_testing::{Fixture, FixtureCall, kernel_environment::KernelEnvironment};
+use portcullis_testing::{CallOutcome, Fixture, kernel_environment::KernelEnvironment};
 use portcullis_tools::audit::RecordedConnection;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -112,7 +112,7 @@ async fn commands_after_the_vault_are_denied() {
     let shell = Shell::with_fixture(fixture(&server)).await;
     fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("written");
     let copy = json!({"source_path": "/vault/key", "destination_path": "/tmp/key"});
-    let copied = FixtureCall::run(&shell.registry, "vault_copyto", copy).await;
+    let copied = CallOutcome::run(&shell.registry, "vault_copyto", copy).await;
     assert!(copied.0.outcome.is_output(), "{copied:?}");
     let denied = shell.run(&format!("curl {}", server.url("page"))).await;
     denied.assert_refused(ToolErrorKind::Denied, "flow_denied");

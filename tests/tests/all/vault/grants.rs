@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, RegistryError, audit::Row, new_call};
 use portcullis_types::{SafetyTier, ToolErrorKind::NotFound};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ async fn the_steps_cannot_be_called_as_tools() {
     ] {
         assert!(vault.registry.get(step).is_none());
         assert!(vault.registry.tools().iter().all(|tool| tool.descriptor().name.as_str() != step));
-        let answer = FixtureCall::run(&vault.registry, step, arguments).await;
+        let answer = CallOutcome::run(&vault.registry, step, arguments).await;
         let message = answer.assert_refused(NotFound, "unknown_tool");
         assert!(message.contains("vault_copyto`"), "what can be called is named: {message}");
     }
@@ -163,12 +163,12 @@ async fn schema_of_the_operation_is_strict() {
         (json!({"source_path": "/vault/key"}), "missing required field 'destination_path' in arguments"),
         (json!({"destination_path": "/shared/key"}), "missing required field 'source_path' in arguments"),
     ] {
-        let answer = FixtureCall::run(&vault.registry, "vault_copyto", arguments).await;
+        let answer = CallOutcome::run(&vault.registry, "vault_copyto", arguments).await;
         assert_eq!(answer.error().message(), message);
     }
     let mut extended_arguments: Value = arguments("/vault/key", "/shared/key");
     extended_arguments["action"] = "clean_up".into();
-    let answer = FixtureCall::run(&vault.registry, "vault_copyto", extended_arguments).await;
+    let answer = CallOutcome::run(&vault.registry, "vault_copyto", extended_arguments).await;
     assert!(answer.error().message().starts_with("unknown field 'action'"), "{}", answer.error());
     let twice = r#"{"source_path":"/vault/key","destination_path":"/shared/a","destination_path":"/tmp/b"}"#;
     let twice = vault.registry.execute_with_policy(new_call("vault_copyto", twice), &caller()).await;

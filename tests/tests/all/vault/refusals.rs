@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{OVERLAY_FILE, approval::ApprovalAnswer};
 use portcullis_types::{
     MAX_TRANSFER_BYTES,
@@ -155,7 +155,7 @@ async fn one_question_shows_both_steps_and_a_no_is_for_both() {
         });
         let caller = caller_asking(approver.clone());
         let refused = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller).await;
-        FixtureCall(refused).assert_refused(Denied, "approval_refused");
+        CallOutcome(refused).assert_refused(Denied, "approval_refused");
         let rows = vault.fixture.rows();
         assert_eq!(rows.len(), 1, "neither step ran: {rows:#?}");
         assert!(rows[0].rule.as_deref().is_some_and(|rule| rule.ends_with(".approval")), "{rows:#?}");
@@ -203,7 +203,7 @@ async fn arguments_changed_by_an_approver_are_judged_again() {
     };
     let changed = approver_redirecting_to("/vault/copy");
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller_asking(changed)).await;
-    FixtureCall(result).assert_refused(Denied, "mount_not_granted");
+    CallOutcome(result).assert_refused(Denied, "mount_not_granted");
     assert_eq!(vault.end_rows().len(), 1);
     let changed = approver_redirecting_to("/tmp/other");
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller_asking(changed)).await;
@@ -216,7 +216,7 @@ async fn arguments_changed_by_an_approver_are_judged_again() {
 async fn missing_approver_means_denial() {
     let vault = Vault::with_lines("vault_copyto_write", "approval = \"ask\"").await;
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller()).await;
-    FixtureCall(result).assert_refused(Denied, "approval_unavailable");
+    CallOutcome(result).assert_refused(Denied, "approval_unavailable");
     assert_eq!(vault.end_rows().len(), 1);
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Fixture, FixtureCall, TEST_TIMEOUT, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
@@ -39,7 +39,7 @@ enum LimitedPart {
 /// A copy that was stopped.
 struct Stopped {
     vault: Vault,
-    answer: FixtureCall,
+    answer: CallOutcome,
     limit: Duration,
 }
 
@@ -80,9 +80,9 @@ async fn copy_until_stopped(
 }
 
 impl Vault {
-    async fn copy_large(&self, caller: &Caller) -> FixtureCall {
+    async fn copy_large(&self, caller: &Caller) -> CallOutcome {
         let copied = self.registry.execute_with_policy(call("/vault/large", "/shared/old"), caller);
-        FixtureCall(timeout(TEST_TIMEOUT, copied).await.expect("it ends"))
+        CallOutcome(timeout(TEST_TIMEOUT, copied).await.expect("it ends"))
     }
 
     #[track_caller]
@@ -116,7 +116,7 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     caller.cancel = cancel;
     let copied = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller);
     let result = timeout(TEST_TIMEOUT, copied).await.expect("it ends");
-    FixtureCall(result).assert_refused(Cancelled, "cancelled");
+    CallOutcome(result).assert_refused(Cancelled, "cancelled");
     vault.assert_unchanged();
     assert_eq!(vault.outcome_of("vault_copyto"), "cancelled");
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
@@ -249,7 +249,7 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
         }
     });
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
-    FixtureCall(result).assert_refused(Unavailable, "audit_unwritable");
+    CallOutcome(result).assert_refused(Unavailable, "audit_unwritable");
     moved.get().expect("told of progress").as_ref().expect("moved");
     assert_eq!(fs::read(vault.shared("old")).expect("the file is readable"), b"old");
     vault.assert_no_temporary_file();

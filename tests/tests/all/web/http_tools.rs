@@ -5,7 +5,7 @@ mod hostile;
 use std::{fs, path::PathBuf, process::Output};
 
 use portcullis_adapters::hsafa::{ToolConfiguration, read_configurations};
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{ToolRegistry, audit::RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn other_methods_send_their_arguments_as_a_json_body() {
         let fixture = granted(fixture(&server), "createTicket");
         let execution = json!({"url": server.url("/tickets?a=b"), "method": method});
         let registry = registry(&fixture, &configuration("createTicket", &execution)).await;
-        let answer = FixtureCall::run(&registry, "createTicket", json!({"title": "ä&b=c", "n": [1]})).await;
+        let answer = CallOutcome::run(&registry, "createTicket", json!({"title": "ä&b=c", "n": [1]})).await;
         assert_eq!(answer.text(), "made");
         let request = server.requests_seen().pop().expect("a request");
         assert!(request.starts_with(&format!("{method} /tickets?a=b HTTP/1.1\r\n")), "{request}");
@@ -131,7 +131,7 @@ async fn other_methods_send_their_arguments_as_a_json_body() {
     let fixture = granted(fixture(&server), "deleteTicket");
     let execution = json!({"url": server.url("/tickets"), "method": "DELETE"});
     let registry = registry(&fixture, &configuration("deleteTicket", &execution)).await;
-    assert_eq!(FixtureCall::run(&registry, "deleteTicket", json!({"id": 7})).await.text(), "made");
+    assert_eq!(CallOutcome::run(&registry, "deleteTicket", json!({"id": 7})).await.text(), "made");
     assert_eq!(request_line(&server), "DELETE /tickets?id=7 HTTP/1.1");
 }
 
@@ -141,7 +141,7 @@ async fn without_an_entry_of_the_operator_nothing_is_requested() {
     let execution = json!({"url": server.url("/")});
     let without_entry = fixture(&server);
     let registry = registry(&without_entry, &configuration("fetchWeather", &execution)).await;
-    let answer = FixtureCall::run(&registry, "fetchWeather", json!({})).await;
+    let answer = CallOutcome::run(&registry, "fetchWeather", json!({})).await;
     let message = answer.assert_refused(ToolErrorKind::Denied, "egress_not_granted");
     assert!(message.contains("[profiles.fetchWeather]") && message.contains(&server.url("")), "{message}");
     assert_eq!(server.requests(), 0);
@@ -149,7 +149,7 @@ async fn without_an_entry_of_the_operator_nothing_is_requested() {
     let only_get = fixture(&server).with_policy("[tools.fetchWeather]\nprofile = \"Web\"\n");
     let execution = json!({"url": server.url("/"), "method": "POST"});
     let registry = self::registry(&only_get, &configuration("fetchWeather", &execution)).await;
-    let answer = FixtureCall::run(&registry, "fetchWeather", json!({})).await;
+    let answer = CallOutcome::run(&registry, "fetchWeather", json!({})).await;
     answer.assert_refused(ToolErrorKind::Denied, "method_not_granted");
     assert_eq!(server.requests(), 0);
 }
@@ -214,7 +214,7 @@ async fn a_secret_of_the_policy_reaches_the_tools_host_and_no_result() {
     let fixture = fixture.with_policy("[tools.fetchWeather]\nprofile = \"Web\"\n");
     secrets::put_token(&fixture, 0o600);
     let registry = registry(&fixture, &configuration("fetchWeather", &json!({"url": tls.url("/x")}))).await;
-    let answer = FixtureCall::run(&registry, "fetchWeather", json!({"q": 1})).await;
+    let answer = CallOutcome::run(&registry, "fetchWeather", json!({"q": 1})).await;
     assert!(answer.text().contains("authorization: Bearer REDACTED"), "{}", answer.text());
     assert!(!format!("{answer:?}").contains(VALUE));
     assert!(tls.take_heads().concat().contains(&format!("authorization: Bearer {VALUE}\r\n")));

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use portcullis_mcp::{BearerToken, HttpAccess, McpLimits, serve_http};
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{Caller, RemoteMcpServer, ToolRegistry, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind, ToolName, ToolOutcome};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn registry(fixture: &Fixture, server: &RemoteMcpServer) -> ToolRegistry {
 
 /// Lists the server's tools, and adds the one with this name.
 async fn add(registry: &ToolRegistry, server: &RemoteMcpServer, name: &str) {
-    let listed = FixtureCall::run(registry, "remote", json!({})).await;
+    let listed = CallOutcome::run(registry, "remote", json!({})).await;
     let names = listed.text();
     let tools = server.listed();
     let tool = tools.iter().find(|tool| tool.name() == name).unwrap_or_else(|| panic!("{names}"));
@@ -97,7 +97,7 @@ async fn a_tool_of_a_server_is_called_through_the_gate() {
     let fixture = granting(own.port, &["remote"]);
     let server = remote(own.port);
     let registry = registry(&fixture, &server).await;
-    let listed = FixtureCall::run(&registry, "remote", json!({})).await.text();
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await.text();
     assert!(listed.contains("get_current_time"), "{listed}");
     let tool = server.listed();
     let tool = tool.iter().find(|tool| tool.name() == "get_current_time").expect("is listed");
@@ -201,11 +201,11 @@ async fn both_forms_of_an_answer_are_read() {
         let registry = registry(&fixture, &server).await;
         add(&registry, &server, "find").await;
         add(&registry, &server, "fail").await;
-        let found = FixtureCall::run(&registry, "find", json!({"name": "Ada"})).await;
+        let found = CallOutcome::run(&registry, "find", json!({"name": "Ada"})).await;
         assert_eq!(found.text(), "found \"Ada\"");
         let ToolOutcome::Output(output) = &found.0.outcome else { panic!("{found:?}") };
         assert_eq!(output.structured, Some(json!({"id": 7})));
-        let failed = FixtureCall::run(&registry, "fail", json!({})).await;
+        let failed = CallOutcome::run(&registry, "fail", json!({})).await;
         assert!(failed.assert_refused(ToolErrorKind::Failed, "remote_error").contains("no such customer"));
         let heads = fake.take_heads();
         assert!(
@@ -223,7 +223,7 @@ async fn hidden_texts_drop_a_tool_and_destruction_is_privileged() {
     let fixture = granting(fake.port(), &["remote", "wipe"]);
     let server = remote(fake.port());
     let registry = registry(&fixture, &server).await;
-    let listed = FixtureCall::run(&registry, "remote", json!({})).await;
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await;
     let ToolOutcome::Output(output) = &listed.0.outcome else { panic!("{listed:?}") };
     let listed = output.structured.clone().expect("a list");
     assert_eq!(listed["tools"], json!(["find", "fail", "wipe"]));
@@ -250,7 +250,7 @@ async fn a_remote_tool_needs_an_entry_and_asks_by_default() {
     let without_entry = self::fixture(&Server::for_port(fake.port()));
     let server = remote(fake.port());
     let registry = self::registry(&without_entry, &server).await;
-    let denied = FixtureCall::run(&registry, "remote", json!({})).await;
+    let denied = CallOutcome::run(&registry, "remote", json!({})).await;
     denied.assert_refused(ToolErrorKind::Denied, "egress_not_granted");
     assert_eq!(fake.requests(), requests);
 }
@@ -293,7 +293,7 @@ async fn odd_answers_are_errors_with_a_code() {
         let fake = fake(answers, form);
         let fixture = granting(fake.port(), &["remote"]);
         let registry = registry(&fixture, &remote(fake.port())).await;
-        let outcome = FixtureCall::run(&registry, "remote", json!({})).await;
+        let outcome = CallOutcome::run(&registry, "remote", json!({})).await;
         assert_eq!(outcome.error().code(), code, "{case}: {}", outcome.error());
     }
 }
@@ -312,7 +312,7 @@ async fn a_listing_without_end_is_read_to_its_limit() {
     let fixture = granting(fake.port(), &["remote"]);
     let server = remote(fake.port());
     let registry = registry(&fixture, &server).await;
-    let _ = FixtureCall::run(&registry, "remote", json!({})).await.text();
+    let _ = CallOutcome::run(&registry, "remote", json!({})).await.text();
     assert_eq!(server.listed().len(), portcullis_tools::MAX_REMOTE_TOOLS);
 }
 
@@ -326,7 +326,7 @@ async fn empty_pages_without_end_are_not_all_read() {
     let fixture = granting(fake.port(), &["remote"]);
     let server = remote(fake.port());
     let registry = registry(&fixture, &server).await;
-    let listed = FixtureCall::run(&registry, "remote", json!({})).await;
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await;
     let ToolOutcome::Output(output) = &listed.0.outcome else { panic!("{listed:?}") };
     assert_eq!(output.structured, Some(json!({"tools": [], "refused": []})));
     // The MCP session begins with two requests.
@@ -339,7 +339,7 @@ async fn a_silent_mcp_server_is_awaited_until_the_time_limit() {
     let fixture = granting_with(silent.port(), &["remote"], "timeout = \"300ms\"\n");
     let server = remote(silent.port());
     let registry = registry(&fixture, &server).await;
-    let listed = FixtureCall::run(&registry, "remote", json!({})).await;
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await;
     // The timeouts of the request and of the call expire together.
     let ToolOutcome::Error(error) = &listed.0.outcome else { panic!("{listed:?}") };
     assert_eq!(error.kind(), ToolErrorKind::Timeout, "{error}");
@@ -351,10 +351,10 @@ async fn a_session_that_the_server_has_lost_begins_again() {
     let fixture = granting(own.port, &["remote"]);
     let server = remote(own.port);
     let registry = registry(&fixture, &server).await;
-    let _ = FixtureCall::run(&registry, "remote", json!({})).await.text();
+    let _ = CallOutcome::run(&registry, "remote", json!({})).await.text();
     let port = own.stop().await;
     let own = OwnServer::start(port).await;
-    let listed = FixtureCall::run(&registry, "remote", json!({})).await.text();
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await.text();
     assert!(listed.contains("get_current_time"), "{listed}");
     own.stop().await;
 }

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{Caller, new_call};
 use portcullis_types::ToolErrorKind;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -109,8 +109,8 @@ fn with_secret(fixture: Fixture, origin: &str, header: &str) -> Fixture {
     fixture
 }
 
-async fn send(fixture: &Fixture, arguments: Value) -> FixtureCall {
-    FixtureCall::run(&fixture.registry().await, "send_notification", arguments).await
+async fn send(fixture: &Fixture, arguments: Value) -> CallOutcome {
+    CallOutcome::run(&fixture.registry().await, "send_notification", arguments).await
 }
 
 fn message(method: &str, recipient: &str) -> Value {
@@ -219,7 +219,7 @@ async fn ungranted_notifications_are_not_sent() {
     let arguments = message("email", "user@example.com").to_string();
     let call = new_call("send_notification", arguments);
     let asked = granted.registry().await.execute_with_policy(call, &Caller::new("tester", "run")).await;
-    FixtureCall(asked).assert_refused(ToolErrorKind::Denied, "approval_unavailable");
+    CallOutcome(asked).assert_refused(ToolErrorKind::Denied, "approval_unavailable");
     // No profile grants the server.
     let ungranted = Fixture::new().with_policy(&format!("[notify]\n{notify}\n\n"));
     let refused = send(&ungranted, message("email", "user@example.com")).await;
@@ -234,7 +234,7 @@ async fn ungranted_notifications_are_not_sent() {
     let caller = portcullis_testing::approving_caller();
     registry.add_run_labels(&caller, [("vault".parse().expect("a label"), "earlier".to_owned())]);
     let call = new_call("send_notification", message("email", "user@example.com").to_string());
-    FixtureCall(registry.execute_with_policy(call, &caller).await)
+    CallOutcome(registry.execute_with_policy(call, &caller).await)
         .assert_refused(ToolErrorKind::Denied, "flow_denied");
     assert!(server.said().is_empty(), "{}", server.said());
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io::Write as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use flate2::{Compression, write::ZlibEncoder};
 use portcullis_testing::{
-    Fixture, FixtureCall,
+    CallOutcome, Fixture,
     pdf_file::{HELVETICA, PdfFile},
 };
 use portcullis_tools::ToolRegistry;
@@ -43,12 +43,12 @@ impl Files {
         Self { fixture, server, registry }
     }
 
-    async fn fetch(&self, name: &str) -> FixtureCall {
+    async fn fetch(&self, name: &str) -> CallOutcome {
         fetch(&self.registry, &self.server.url(&format!("/{name}"))).await
     }
 
     #[track_caller]
-    fn check(name: &str, answer: &FixtureCall, expected: &str) {
+    fn check(name: &str, answer: &CallOutcome, expected: &str) {
         assert_eq!(answer.text(), expected, "{name}");
     }
 }
@@ -178,7 +178,7 @@ async fn the_format_html_gives_escaped_paragraphs() {
     let lines = [show(50, 700, "a <b> & c"), show(50, 600, "<script>x</script>")].concat();
     let files = Files::serve([("marks", PdfFile::with_pages(HELVETICA, [lines]).finish())]).await;
     let arguments = json!({ "url": files.server.url("/marks"), "format": "html" });
-    let answer = FixtureCall::run(&files.registry, "web_fetch", arguments).await;
+    let answer = CallOutcome::run(&files.registry, "web_fetch", arguments).await;
     let expected = "<p>a &lt;b&gt; &amp; c</p>\n<p>&lt;script&gt;x&lt;/script&gt;</p>";
     Files::check("marks", &answer, expected);
 }

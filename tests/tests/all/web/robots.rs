@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{ToolRegistry, audit::Row};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -288,8 +288,8 @@ async fn a_fetch_does_not_trigger_a_rule_by_its_own_requests() {
     let fixture = fixture(&server)
         .with_policy("[[flow]]\nafter = [\"web\"]\nthen = [\"network\"]\napproval = \"deny\"\n");
     let registry: ToolRegistry = fixture.registry().await;
-    let redirected = FixtureCall::run(&registry, "web_fetch", json!({ "url": server.url("/there") })).await;
+    let redirected = CallOutcome::run(&registry, "web_fetch", json!({ "url": server.url("/there") })).await;
     assert_eq!(redirected.text(), "a page");
-    let second_fetch = FixtureCall::run(&registry, "web_fetch", json!({ "url": server.url("/") })).await;
+    let second_fetch = CallOutcome::run(&registry, "web_fetch", json!({ "url": server.url("/") })).await;
     second_fetch.assert_refused(ToolErrorKind::Denied, "flow_denied");
 }

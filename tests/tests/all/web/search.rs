@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, question},
@@ -32,14 +32,14 @@ fn fixture(server: &Server, provider: &str) -> Fixture {
         ))
 }
 
-async fn search(registry: &ToolRegistry, arguments: Value) -> FixtureCall {
-    FixtureCall::run(registry, "web_search", arguments).await
+async fn search(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
+    CallOutcome::run(registry, "web_search", arguments).await
 }
 
 /// Makes a call as a caller without an approver.
-async fn call_without_approver(registry: &ToolRegistry, arguments: &Value) -> FixtureCall {
+async fn call_without_approver(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
     let caller = Caller::new("tester", "run");
-    FixtureCall(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
+    CallOutcome(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
 }
 
 fn searxng(results: &Value) -> String {
@@ -173,7 +173,7 @@ async fn search_is_offered_only_with_a_provider() {
     assert_eq!(names(&registry), ["file_search"]);
     for name in ["web_search", "search_web"] {
         assert!(registry.get(name).is_none());
-        let answer = FixtureCall::run(&registry, name, json!({"query": "q"})).await;
+        let answer = CallOutcome::run(&registry, name, json!({"query": "q"})).await;
         answer.assert_refused(ToolErrorKind::NotFound, "unknown_tool");
     }
     let fixture = Fixture::new().with_policy("[search]\nprovider = \"duckduckgo\"\n");
@@ -197,12 +197,12 @@ async fn search_web_uses_its_own_argument_names() {
     let server = Server::start(move |_| server::json(&body));
     let fixture = fixture(&server, "searxng");
     let registry = fixture.registry().await;
-    let answer = FixtureCall::run(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
+    let answer = CallOutcome::run(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
     let expected = json!({"results": [{"title": "A", "url": "https://a.example/", "snippet": "S"}]});
     let output = answer.0.into_result().expect("a result");
     assert_eq!(output.structured, Some(expected.clone()));
     assert_eq!(output.joined_text(), expected.to_string());
-    let other = FixtureCall::run(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
+    let other = CallOutcome::run(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
     other.assert_refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
     let tools: Vec<String> = fixture.rows().iter().map(|row| row.tool.to_string()).collect();
     assert_eq!(tools[..2], ["search_web", "web_search_request"]);
@@ -392,7 +392,7 @@ async fn vault_reads_block_searches_and_results_have_the_label_web() {
     let call = |caller: Caller, tool: &'static str, arguments: Value| {
         let registry = &registry;
         async move {
-            FixtureCall(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
         }
     };
     let caller_of_run = |run: &str| {
@@ -423,7 +423,7 @@ async fn question_shows_the_address_with_the_query() {
     let mut caller = approving_caller();
     caller.approver = Some(Arc::new(approver.clone()));
     let call = new_call("web_search", json!({"query": "two gates"}).to_string());
-    let answer = FixtureCall(registry.execute_with_policy(call, &caller).await);
+    let answer = CallOutcome(registry.execute_with_policy(call, &caller).await);
     assert!(!answer.text().is_empty());
     let requests = approver.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-use portcullis_testing::{Fixture, FixtureCall, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{BootstrapError, ToolRegistry, audit::Row, new_call};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -52,8 +52,8 @@ pub(super) fn put_token(fixture: &Fixture, mode: u32) -> PathBuf {
     path
 }
 
-async fn fetch(registry: &ToolRegistry, url: &str) -> FixtureCall {
-    FixtureCall::run(registry, "web_fetch", json!({ "url": url, "format": "html" })).await
+async fn fetch(registry: &ToolRegistry, url: &str) -> CallOutcome {
+    CallOutcome::run(registry, "web_fetch", json!({ "url": url, "format": "html" })).await
 }
 
 fn page(body: &str) -> Vec<u8> {
@@ -151,7 +151,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
     });
     let fixture = fixture_with_token_file(&authority, &[&own_server]);
     let registry = fixture.registry().await;
-    let is_clean = |answer: &FixtureCall| {
+    let is_clean = |answer: &CallOutcome| {
         let description = format!("{answer:?}");
         for part in ["canary", "7f3a9c", "hbmFyeS83ZjNhOWMrUTUyZT", "Q52e"] {
             assert!(!description.contains(part), "{part}: {description}");
@@ -159,7 +159,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
     };
     for format in ["html", "markdown", "text"] {
         let arguments = json!({ "url": own_server.url("/page"), "format": format });
-        let answer = FixtureCall::run(&registry, "web_fetch", arguments).await;
+        let answer = CallOutcome::run(&registry, "web_fetch", arguments).await;
         is_clean(&answer);
         assert_eq!(answer.0.details["redacted"], true);
         assert_eq!(answer.0.details["title"], "REDACTED");
@@ -195,7 +195,7 @@ async fn a_secret_labels_its_run() {
         async move {
             let mut caller = approving_caller();
             run.clone_into(&mut caller.run_id);
-            FixtureCall(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
         }
     };
     let write = || json!({ "path": "/shared/a", "content": "x" });
@@ -227,7 +227,7 @@ async fn without_its_secret_nothing_is_requested() {
     }
     assert!(own_server.take_heads().is_empty() && request_row(&fixture).secrets.is_empty());
     // Other tools still work, and the next request reads the secret again.
-    let _listed = FixtureCall::run(&registry, "file_list", json!({ "path": "/shared" })).await.text();
+    let _listed = CallOutcome::run(&registry, "file_list", json!({ "path": "/shared" })).await.text();
     put_token(&fixture, 0o600);
     assert!(fetch(&registry, &own_server.url("/")).await.text().contains("own"));
 }

@@ -12,7 +12,7 @@ use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     web::{
-        self, BODY, GrantJudge, HttpClientHandle, Redirect, RedirectRefusal, Redirects, RequestFailure,
+        self, BODY, GrantJudge, HttpClientHandle, Redirect, RedirectRefusal, Redirects, RequestError,
         RequestOutcome, RequestStep, URL,
     },
 };
@@ -56,7 +56,7 @@ impl Backend for RequestStep {
             body: text(BODY).unwrap_or_default().to_owned().into(),
             ..Request::get(judged.url().clone())
         };
-        let response = send(&attempt, &self.http_client, &judge, request, pending_record).await?;
+        let response = send_labelled(&attempt, &self.http_client, &judge, request, pending_record).await?;
         let leave_outcome = |outcome: Result<RequestOutcome, RedirectRefusal>| {
             if let Some(shared_outcome) =
                 caller.operation_step.as_ref().and_then(|step| step.request_outcome.as_ref())
@@ -91,20 +91,20 @@ impl Backend for RequestStep {
 ///
 /// # Errors
 /// A flow rule's denial. The inner result is the outcome of the request.
-pub(super) async fn send(
+pub(super) async fn send_labelled(
     attempt: &CallAttempt<'_>,
     http_client: &HttpClientHandle,
     judge: &Arc<GrantJudge>,
     request: Request,
     pending_record: &mut PendingRecord,
-) -> Result<Result<Response, RequestFailure>, ToolError> {
+) -> Result<Result<Response, RequestError>, ToolError> {
     let CallAttempt { grant, labels, caller, host, .. } = attempt;
     // Set the labels before the request is sent, so that they precede the response.
     labels.mark_web_read();
     labels.mark_secrets_sent(&web::secrets_for(grant, request.url.as_str()));
     labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
     let cancel = caller.cancel.child_token();
-    let response = web::request(http_client, judge, request, cancel, &mut pending_record.call).await;
+    let response = web::send(http_client, judge, request, cancel, &mut pending_record.call).await;
     // A redirect may have carried more secrets.
     labels.mark_secrets_sent(&pending_record.call.secrets);
     Ok(response)
@@ -122,10 +122,10 @@ pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> 
 }
 
 /// Returns the error of a failed request, and records a denial in the row.
-pub(super) fn error_of(failure: RequestFailure, pending_record: &mut PendingRecord) -> ToolError {
+pub(super) fn error_of(failure: RequestError, pending_record: &mut PendingRecord) -> ToolError {
     match failure {
-        RequestFailure::Denied(denial) => refuse(denial, pending_record),
-        RequestFailure::Failed(error) => error,
+        RequestError::Denied(denial) => refuse(denial, pending_record),
+        RequestError::Failed(error) => error,
     }
 }
 

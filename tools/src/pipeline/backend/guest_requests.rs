@@ -32,7 +32,7 @@ use crate::{
         pending_record::unrecorded,
     },
     sandbox::HttpOperation,
-    web::{self, DeclaredHosts, GrantJudge, HttpClientHandle, RequestFailure},
+    web::{self, DeclaredHosts, GrantJudge, HttpClientHandle, RequestError},
 };
 
 /// The maximum number of requests of one call: 256. Each request leaves rows in the audit log.
@@ -199,8 +199,8 @@ impl<'a> GuestRequests<'a> {
         // A redirect may have carried more secrets.
         labels.mark_secrets_sent(&pending_record.call.secrets);
         let response = result.map_err(|failure| match failure {
-            RequestFailure::Denied(denial) => refuse(denial, pending_record),
-            RequestFailure::Failed(error) => error,
+            RequestError::Denied(denial) => refuse(denial, pending_record),
+            RequestError::Failed(error) => error,
         })?;
         if !may_have_effects {
             self.begin(pending_record)?;

@@ -6,7 +6,7 @@ use portcullis_types::{ToolArgs, ToolError, ToolErrorCode, async_trait};
 
 use super::{
     AttemptOutcome, Backend, CallAttempt,
-    egress::{error_of, headers, judge_of_configured, send},
+    egress::{error_of, headers, judge_of_configured, send_labelled},
 };
 use crate::{
     audit::Confinement,
@@ -70,7 +70,7 @@ impl Backend for HttpBackend {
             body: body.unwrap_or_default(),
             ..Request::get(judged.url().clone())
         };
-        let result = match send(&attempt, http_client, &judge, request, pending_record).await? {
+        let result = match send_labelled(&attempt, http_client, &judge, request, pending_record).await? {
             Ok(response) => web::output_of_response(&response),
             Err(failure) => Err(error_of(failure, pending_record)),
         };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     AttemptOutcome, Backend, CallAttempt,
-    egress::{error_of, headers, judge_of_configured, send},
+    egress::{error_of, headers, judge_of_configured, send_labelled},
     http::NO_CLIENT,
     mcp_response::{output_of_call, read_result},
     time_limit_error,
@@ -225,7 +225,8 @@ impl Exchange<'_, '_> {
             body: message.to_string().into(),
             ..Request::get(self.url.clone())
         };
-        let sent = send(self.attempt, self.http_client, self.judge, request, self.pending_record).await?;
+        let sent =
+            send_labelled(self.attempt, self.http_client, self.judge, request, self.pending_record).await?;
         sent.map_err(|failure| error_of(failure, self.pending_record))
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 
 /// The maximum size of a stored policy: 4 MiB. The canonical JSON is longer than the text
 /// that it was made from.
-const MAX_KEPT_BYTES: u64 = 4 << 20;
+const MAX_STORED_POLICY_BYTES: u64 = 4 << 20;
 
 /// Why a row cannot be explained.
 #[derive(Debug, Error)]
@@ -224,7 +224,7 @@ fn policy_of_row(
         return Err(RowError::NoDigest { seq });
     }
     let path = folder.join(format!("{digest}.json"));
-    let json = match read_kept(&path) {
+    let json = match read_stored_policy(&path) {
         Ok(json) => json,
         Err(source) => return Err(RowError::Policy { seq, path, source }),
     };
@@ -254,6 +254,6 @@ fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<St
     keys.into_iter().filter(differs).cloned().collect()
 }
 
-fn read_kept(path: &Path) -> io::Result<Vec<u8>> {
-    bounded::read_bytes(bounded::open_regular(path, FinalSymlink::Refuse)?, MAX_KEPT_BYTES)
+fn read_stored_policy(path: &Path) -> io::Result<Vec<u8>> {
+    bounded::read_bytes(bounded::open_regular(path, FinalSymlink::Refuse)?, MAX_STORED_POLICY_BYTES)
 }

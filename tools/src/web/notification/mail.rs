@@ -100,9 +100,9 @@ impl PreparedMail {
         judge: &Arc<GrantJudge>,
         server: &Url,
     ) -> Result<(), MailFailure> {
-        let client = http_client.client().await.map_err(MailFailure::Tool)?;
+        let client = http_client.egress().await.map_err(MailFailure::Tool)?;
         let credentials = http_client.credentials(judge.grant()).await.map_err(MailFailure::Tool)?;
-        judge.set_credentials(credentials, Arc::clone(http_client.known()));
+        judge.set_credentials(credentials, Arc::clone(http_client.known_secrets()));
         let password = judge.credentials().iter().find(|credential| judge.should_attach(credential, server));
         let login = match (&self.user, password) {
             (Some(user), Some(password)) => Some(Login { user: user.clone(), password: password.clone() }),

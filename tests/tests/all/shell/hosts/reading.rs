@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use portcullis_testing::FixtureCall;
+use portcullis_testing::CallOutcome;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -51,7 +51,7 @@ async fn a_job_has_no_network_once_its_run_reads_the_vault() {
     shell.text(&background_job(&server, "key", &argument)).await;
     wait_until(|| is_process_argument(&argument)).await;
     let copy = json!({"source_path": "/vault/key", "destination_path": "/shared/key"});
-    assert!(FixtureCall::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_output());
+    assert!(CallOutcome::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_output());
     // Wait for the end of the job, whether the job has read the copy or was killed.
     wait_until(|| !is_process_argument(&argument)).await;
     assert_eq!(server.requests(), 1);
@@ -66,9 +66,9 @@ async fn a_command_under_way_is_ended_before_its_run_reads_the_vault() {
     let command = format!("touch begun; {}", send_command(&server, "key"));
     let read_and_copy = async {
         wait_until(|| shared(&shell, "begun").exists()).await;
-        let read = FixtureCall::run(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
+        let read = CallOutcome::run(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
         let write = json!({"path": "/shared/key", "content": read});
-        assert!(FixtureCall::run(&shell.registry, "file_write", write).await.0.outcome.is_output());
+        assert!(CallOutcome::run(&shell.registry, "file_write", write).await.0.outcome.is_output());
     };
     let (ended, ()) = tokio::join!(shell.run(&command), read_and_copy);
     ended.assert_refused(ToolErrorKind::Denied, "flow_denied");
@@ -85,14 +85,14 @@ async fn a_session_outlives_reads_of_other_mounts() {
     shell.text("kept=here").await;
     shell.fixture.put("note", "text");
     assert!(
-        FixtureCall::run(&shell.registry, "file_read", json!({"path": "/shared/note"}))
+        CallOutcome::run(&shell.registry, "file_read", json!({"path": "/shared/note"}))
             .await
             .0
             .outcome
             .is_output()
     );
     assert!(
-        FixtureCall::run(&shell.registry, "file_search", json!({"query": "text"}))
+        CallOutcome::run(&shell.registry, "file_search", json!({"query": "text"}))
             .await
             .0
             .outcome

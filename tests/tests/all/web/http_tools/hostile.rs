@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{Fixture, FixtureCall};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -14,11 +14,11 @@ use crate::{
 };
 
 /// Calls a tool that gets this path of a server, with more keys in its configuration.
-async fn get(server: &Server, path: &str, more: &Value) -> FixtureCall {
+async fn get(server: &Server, path: &str, more: &Value) -> CallOutcome {
     let fixture = granted(fixture(server), "ask");
     let mut tool = configuration("ask", &json!({"url": server.url(path)}));
     tool.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-    FixtureCall::run(&registry(&fixture, &tool).await, "ask", json!({})).await
+    CallOutcome::run(&registry(&fixture, &tool).await, "ask", json!({})).await
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn arguments_cannot_leave_the_query() {
         "a&b=c": "x", "#": "y", "line\r\nHost: evil": "1\r\nX-Injected: 2", "url": "http://other.test/",
         "nested": {"q": ["&", "=", "\u{202e}", {"deep": null}]},
     });
-    assert_eq!(FixtureCall::run(&registry, "ask", arguments).await.text(), "1");
+    assert_eq!(CallOutcome::run(&registry, "ask", arguments).await.text(), "1");
     let request = server.requests_seen().pop().expect("a request");
     let (line, head) = request.split_once("\r\n").expect("a head");
     assert!(line.starts_with("GET /p?") && line.ends_with(" HTTP/1.1"), "{line}");
@@ -58,7 +58,7 @@ async fn arguments_cannot_leave_the_query() {
     let pairs: Vec<_> = line.split(' ').nth(1).expect("a path").split(['?', '&']).skip(1).collect();
     assert_eq!(pairs.len(), 5, "{pairs:?}");
 
-    let long = FixtureCall::run(&registry, "ask", json!({"q": "x".repeat(9000)})).await;
+    let long = CallOutcome::run(&registry, "ask", json!({"q": "x".repeat(9000)})).await;
     long.assert_refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
     assert_eq!(server.requests(), 1);
 }

@@ -12,7 +12,7 @@ async fn TEMPLATE_FUNCTION(
     path: &str,
 ) -> Result<String, ToolError> {
     let path = fs::parse(path)?;
-    let text = std::fs::read_to_string(fs::locate(&path)?).map_err(|error| fs::error(error, "read", &path))?;
+    let text = std::fs::read_to_string(fs::locate(&path)?).map_err(|error| fs::tool_error(error, "read", &path))?;
     Ok(format!("{} lines", text.lines().count()))
 }
 
