@@ -297,6 +297,6 @@ pub(crate) fn refuse_widening<T>(
 ) {
     faults.add_at(
         located,
-        format!("`{after}` would widen the operator's `{before}`; this section may only remove elements"),
+        format!("`{after}` would widen the operator's `{before}`; this section may only reduce"),
     );
 }

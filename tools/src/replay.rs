@@ -34,7 +34,7 @@ pub struct ReplayReport {
     /// The calls that were judged again.
     pub calls: u64,
     /// The calls among them whose verdict is the same.
-    pub unchanged_calls: u64,
+    pub same: u64,
     /// The rows of calls that could not be judged again: the call failed before the policy judged it, or its
     /// subjects did not fit into the row.
     pub undecided: u64,
@@ -100,7 +100,7 @@ impl<'p> Replay<'p> {
             Some(VerdictPair { recorded, replayed, rule }) => {
                 self.report.calls += 1;
                 if recorded == replayed {
-                    self.report.unchanged_calls += 1;
+                    self.report.same += 1;
                 } else {
                     let tool = row.tool.to_string();
                     let group = ChangedVerdict { tool, was: recorded, would: replayed, rule };

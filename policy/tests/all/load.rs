@@ -341,7 +341,7 @@ fn the_folder_of_modules_is_the_operators_to_name() {
         check_faults(&format!("version = 1\n{section}\n"), &[&format!("portcullis.toml:{fault}")]);
     }
     let error = try_load(BASE, Some("[modules]\ndir = \"shared\"")).expect_err("an overlay takes away");
-    assert!(error.to_string().contains("modules: only the operator's policy may say this"), "{error}");
+    assert!(error.to_string().contains("modules: only the operator's policy may set this key"), "{error}");
 }
 
 #[test]

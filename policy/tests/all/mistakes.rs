@@ -151,7 +151,7 @@ const CASES: &[Case] = &[
     (Add("[protect]\npaths = [\"*.sh\"]"), Fault, 19, "wildcards are not supported"),
     // Overlays.
     (Overlay("[profiles.R.mounts]\nshared = \"write\""), Fault, 2, "would widen the operator's `read`"),
-    (Overlay("[mounts]\nx = \"x\""), Fault, 1, "only the operator's policy may say this"),
+    (Overlay("[mounts]\nx = \"x\""), Fault, 1, "only the operator's policy may set this key"),
     (Overlay("[profiles.Q.mounts]\nshared = \"read\""), Fault, 1, "unknown profile"),
     (Overlay("[tools.file_read]\nenabled = true"), Fault, 2, "only the operator"),
     (Overlay("[limits]\nconcurrency = 10"), OverlayWithoutEffect, 2, "takes nothing away"),

@@ -113,7 +113,7 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
 #[test]
 fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
-        format!("`{after}` would widen the operator's `{before}`; this section may only remove elements")
+        format!("`{after}` would widen the operator's `{before}`; this section may only reduce")
     };
     let output = |bytes| OutputBytes(bytes).to_string();
     let (default, longer) = (output(DEFAULT_MAX_OUTPUT_BYTES), output(DEFAULT_MAX_OUTPUT_BYTES + 1024));

@@ -160,10 +160,10 @@ fn a_policy_in_a_repository_only_narrows() {
     let home = Home::with_project();
     let overlay = home.path("code/portcullis.toml");
     for (text, said) in [
-        ("[mounts]\nproject = \"/\"\n", "only the operator's policy may say this"),
-        ("[project]\npath = \"/\"\n", "only the operator's policy may say this"),
-        ("home = \"vault\"\n", "only the operator's policy may say this"),
-        ("[profiles.FileReadOnly]\nmounts = { tmp = \"write\" }\n", "may only take away"),
+        ("[mounts]\nproject = \"/\"\n", "only the operator's policy may set this key"),
+        ("[project]\npath = \"/\"\n", "only the operator's policy may set this key"),
+        ("home = \"vault\"\n", "only the operator's policy may set this key"),
+        ("[profiles.FileReadOnly]\nmounts = { tmp = \"write\" }\n", "may only reduce"),
     ] {
         fs::write(&overlay, text).expect("written");
         let refusal = home.refusal("code/src", &["call", "file_list"], 2);

@@ -183,12 +183,12 @@ fn an_overlay_that_would_widen_the_network_is_refused() {
         (
             "[profiles.Net]\nhosts = ['http://a', 'https://example.com']",
             "2:22: profiles.Net.hosts[1]: `https://example.com` is not within the operator's list; this section \
-             may only take away",
+             may only remove elements",
         ),
         (
             "[profiles.R]\nhosts = ['https://api.example.com']",
             "2:10: profiles.R.hosts[0]: `https://api.example.com` is not within the operator's list; this section \
-             may only take away",
+             may only remove elements",
         ),
         (
             "[profiles.Net]\nmethods = ['GET', 'PUT']",

@@ -89,7 +89,7 @@ fn the_limit_of_all_calls_lowers_the_time_of_commands() {
 #[test]
 fn widening_shell_overlay_is_refused() {
     let widens = |after: &str, before: &str| {
-        format!("`{after}` would widen the operator's `{before}`; this section may only remove elements")
+        format!("`{after}` would widen the operator's `{before}`; this section may only reduce")
     };
     for (line, location, after, before) in [
         ("posture = 'contained'", "11: shell.posture", "contained", "strong"),
@@ -123,11 +123,11 @@ fn only_the_operator_gives_a_shell() {
         ("", "only the operator's policy may grant a shell"),
         (
             "[shell]\nenabled = false",
-            "`true` would widen the operator's `false`; this section may only remove elements",
+            "`true` would widen the operator's `false`; this section may only reduce",
         ),
         (
             "[shell]\n[sandbox.process.shell]\nenabled = false",
-            "`true` would widen the operator's `false`; this section may only remove elements",
+            "`true` would widen the operator's `false`; this section may only reduce",
         ),
     ] {
         let error =

@@ -231,7 +231,7 @@ fn comments(
     lines.push(format!(
         "Proof 2, replay of these rows: {} calls, {} decided differently{}.",
         replay.calls,
-        replay.calls - replay.unchanged_calls,
+        replay.calls - replay.same,
         match replay.undecided {
             0 => String::new(),
             count => format!("; {count} could not be replayed"),

@@ -230,14 +230,14 @@ const CASES: &[Case] = &[
         "an overlay that widens a mount",
         Overlay("[profiles.R.mounts]\nshared = \"write\""),
         &[
-            "2:10: error P00 profiles.R.mounts.shared: `write` would widen the operator's `read`; this section may only remove elements",
+            "2:10: error P00 profiles.R.mounts.shared: `write` would widen the operator's `read`; this section may only reduce",
         ],
     ),
     (
         "an overlay that widens an approval",
         Overlay("[tools.vault_copyto_read]\napproval = \"allow\""),
         &[
-            "2:12: error P00 tools.vault_copyto_read.approval: `allow` would widen the operator's `ask`; this section may only remove elements",
+            "2:12: error P00 tools.vault_copyto_read.approval: `allow` would widen the operator's `ask`; this section may only reduce",
         ],
     ),
     (

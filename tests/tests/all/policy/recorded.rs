@@ -124,7 +124,7 @@ fn rows_without_a_call_or_a_policy_are_reported() {
     fs::write(&toml, text.replace("concurrency = 10", "concurrency = 11")).expect("written");
     let shown = explain_row(&fixture, &row, 0);
     let not_seen = shown["not_looked_at"].to_string();
-    assert!(not_seen.contains("means something else than what was hashed, in: limits"), "{not_seen}");
+    assert!(not_seen.contains("differs from the hashed policy in: limits"), "{not_seen}");
     fs::write(&toml, "mistake").expect("written");
     check_refused(&fixture, row.seq, "cannot be loaded");
     let log = fixture.state().join("audit.jsonl");
