@@ -137,9 +137,6 @@ pub struct GuestJob {
     pub http: Option<HttpOperationSender>,
 }
 
-/// The number of guests that may describe themselves beside the calls.
-const DESCRIBING_GUESTS: usize = 2;
-
 impl HostWasmToolRunner {
     /// Starts the engine and the ticker, and installs the signal handler that interrupts threads.
     ///
@@ -147,9 +144,9 @@ impl HostWasmToolRunner {
     /// [`WasmError`] if one of these steps fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // A call can consist of two guests that run concurrently and share the call's slot. A module that describes
-        // itself while it is loaded has no slot of a call.
-        let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + DESCRIBING_GUESTS);
+        // A call can consist of two guests that run concurrently and share the call's slot. Two
+        // modules may describe themselves beside the calls while they are loaded.
+        let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
         let mut linker = Linker::new(&engine);

@@ -243,7 +243,10 @@ fn an_overlay_narrows_a_secret_and_adds_none() {
             "only the operator's policy adds a secret",
         ),
         ("[secrets.apo]\nenabled = false", "did you mean `api`?"),
-        ("[secrets.api]\nfrom = 'env:OTHER'", "secrets.api.from: only the operator's policy may set this key"),
+        (
+            "[secrets.api]\nfrom = 'env:OTHER'",
+            "secrets.api.from: only the operator's policy may set this key",
+        ),
         ("[secrets.api]\nheader = 'X-A'", "secrets.api.header: only the operator's policy may set this key"),
         (
             "[secrets.api]\nhosts = ['https://api.example.com', 'https://x.example.org']",

@@ -192,8 +192,8 @@ fn an_overlay_that_would_widen_the_network_is_refused() {
         ),
         (
             "[profiles.Net]\nmethods = ['GET', 'PUT']",
-            "2:19: profiles.Net.methods[1]: `PUT` is not within the operator's list; this section may only take \
-             away",
+            "2:19: profiles.Net.methods[1]: `PUT` is not within the operator's list; this section may only \
+             remove elements",
         ),
         ("[egress]\nallow_private = []", &format!("2:1: egress.allow_private: {only}")),
         ("[egress]\nca = 'x'", &format!("2:1: egress.ca: {only}")),
