@@ -386,7 +386,7 @@ fn open_folder(state_folder: &Path) -> rustix::io::Result<OwnedFd> {
 fn file_name(call_id: &str) -> Option<String> {
     // The id comes from a caller and must not escape the folder.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    ((1..=MAX_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
+    ((1..=MAX_OUTPUT_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
         .then(|| format!("{call_id}{STORED}"))
 }
 
@@ -401,7 +401,7 @@ const STORED: &str = ".output";
 const TEMPORARY: &str = ".tmp";
 const OWNER_FOLDER: Mode = Mode::RWXU;
 const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-const MAX_ID_BYTES: usize = 128;
+const MAX_OUTPUT_ID_BYTES: usize = 128;
 
 /// The maximum length of a header: 256 KiB. A grant names mounts, hosts and limits, which need far less.
 const MAX_HEADER_BYTES: u32 = 256 << 10;
