@@ -144,8 +144,7 @@ impl HostWasmToolRunner {
     /// [`WasmError`] if one of these steps fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // A call can consist of two guests that run concurrently and share the call's slot. Two
-        // modules may describe themselves beside the calls while they are loaded.
+        // Two guests of a call can run at once in its slot, and two modules can describe themselves beside them.
         let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
