@@ -124,7 +124,7 @@ struct TurnCalls<'a> {
     /// Whether the executor took too long to refuse a call.
     refuses_slowly: bool,
     requested: Vec<ToolCall>,
-    /// Which calls have been announced with [`ToolEvent::Requested`].
+    /// The calls that have been announced with [`ToolEvent::Requested`].
     announced: Vec<bool>,
     results: Vec<Option<Arc<ToolResult>>>,
 }

@@ -37,7 +37,7 @@ pub struct AgentConfig {
     /// The maximum number of a model's turns for one prompt. A message that a person adds after a response is a new
     /// prompt.
     pub max_iterations: NonZeroU32,
-    /// Which calls of a turn run concurrently.
+    /// The calls of a turn that run concurrently.
     pub strategy: ExecutionStrategy,
     /// The maximum number of calls that run concurrently.
     pub concurrency: NonZeroUsize,
@@ -76,7 +76,7 @@ impl AgentConfig {
     }
 }
 
-/// Which calls of a turn run concurrently. In every strategy, a call of a tool that is not declared read-only
+/// The calls of a turn that run concurrently. In every strategy, a call of a tool that is not declared read-only
 /// runs alone: earlier calls end before it starts, and later calls start after it ends. Between batches the
 /// loop checks for steering messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -23,7 +23,7 @@ pub enum AgentEvent {
     },
     /// The model is asked.
     TurnStart {
-        /// Which turn of the run, counted from 1.
+        /// The number of the turn in the run, counted from 1.
         iteration: u32,
     },
     /// A piece of the model's text.
@@ -57,7 +57,7 @@ pub enum AgentEvent {
     },
     /// The turn has ended, including its calls.
     TurnEnd {
-        /// Which turn, counted from 1.
+        /// The number of the turn, counted from 1.
         iteration: u32,
         /// Why the model's response ended.
         stop: StopReason,

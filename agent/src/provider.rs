@@ -75,7 +75,7 @@ pub enum Delta {
 /// several calls interleaved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolCallDelta {
-    /// Which call of the turn, counted from 0. Providers leave gaps.
+    /// The number of the call in the turn, counted from 0. Providers leave gaps.
     pub index: u64,
     /// The call's id.
     pub id: Option<String>,

@@ -17,7 +17,7 @@ use super::{
     witness::cosigned_notes,
 };
 
-/// Where a checkpoint comes from.
+/// The source of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointSource {
     /// The state folder, with the name of the checkpoint's file.
@@ -72,7 +72,7 @@ impl CheckpointFinding {
 /// A checkpoint, and the result of its comparison with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointReport {
-    /// Where the checkpoint comes from.
+    /// The source of the checkpoint.
     pub source: CheckpointSource,
     /// The name of the log in the checkpoint. Empty if the file is not a checkpoint.
     pub origin: String,

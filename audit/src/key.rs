@@ -93,7 +93,7 @@ pub enum KeyError {
     },
 }
 
-/// Where the key that signs checkpoints is stored.
+/// The location of the key that signs checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// A file with a private key in the format of signed notes.

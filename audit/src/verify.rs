@@ -89,7 +89,7 @@ pub struct WitnessReport {
     pub newest: Option<(u64, Timestamp)>,
 }
 
-/// Where the chain breaks.
+/// The row at which the chain breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
     /// The path of the log file that has the faulty line.

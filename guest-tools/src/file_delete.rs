@@ -16,7 +16,7 @@ use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 /// Returns how much was deleted and, if it stopped half way, what is left.
 #[tool(label = "Delete file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_delete(
-    /// What to delete, such as `/shared/old.md`. Relative paths start at `/shared`.
+    /// The path to delete, such as `/shared/old.md`. Relative paths start at `/shared`.
     #[arg(entry)]
     path: &str,
     /// Whether to delete a directory with all that is below it.

@@ -37,7 +37,7 @@ pub async fn file_search(
     /// Whether `query` is a regular expression, in the syntax of Rust's `regex` (no look-around, no back-references).
     #[arg(default = false)]
     regex: bool,
-    /// Which files to search, as `*.rs`, `src/**/*.{ts,tsx}`, or `!*.lock` for all others.
+    /// A glob of the files to search, such as `*.rs`, `src/**/*.{ts,tsx}`, or `!*.lock` for all others.
     glob: Option<&str>,
     /// Whether upper and lower case differ.
     #[arg(default = true)]

@@ -27,7 +27,7 @@ pub async fn file_write(
     path: &str,
     /// The text to write, exactly as it should appear in the file.
     content: &str,
-    /// What to do with a file that exists.
+    /// The action if the file exists.
     #[arg(default = "overwrite", one_of("create", "overwrite", "append"))]
     mode: &str,
 ) -> Result<String, ToolError> {

@@ -63,13 +63,13 @@ pub struct DrivenRun {
     started_calls: Mutex<HashMap<String, bool>>,
     /// The repeatable calls that have begun in this process, if they are written with their step.
     repeatable: Option<Mutex<HashMap<String, (NewStartedCall, i64)>>>,
-    /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
+    /// The point at which the loop resumes, until [`Self::take_resume_point`] takes it.
     resume_point: Mutex<Option<ResumePoint>>,
     is_cancel_requested: bool,
     progress: AsyncMutex<Progress>,
 }
 
-/// Where the loop resumes a run.
+/// The point at which the loop resumes a run.
 #[derive(Debug)]
 struct ResumePoint {
     /// The state after the last stored step.

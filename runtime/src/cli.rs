@@ -123,7 +123,7 @@ pub(crate) struct CommonOptions {
           value_parser = sandbox_tier())]
     pub(crate) sandbox_tier: SandboxTier,
 
-    /// Where shell commands run: `own`, `unix:PATH`, `host` or `off`.
+    /// The sidecar that runs shell commands: `own`, `unix:PATH`, `host` or `off`.
     ///
     /// `own` starts a sidecar with the first command and ends it at exit. Its confinement is the strongest that works
     /// here, and at least that of the policy. `unix:PATH` uses a `portcullis-shelld` that listens there. `host` runs

@@ -94,7 +94,7 @@ pub(super) struct Directory {
     /// Boxed: the map of descriptors is made for each call, and with large entries its nodes would exceed the sizes
     /// that the allocator serves fast.
     cursor: Option<Box<DirectoryCursor>>,
-    /// Where the directory was last found visible to the guest (`entry.rs`).
+    /// The path under which the directory was last found visible to the guest (`entry.rs`).
     visible_path: Option<entry::VisiblePath>,
 }
 

@@ -86,7 +86,7 @@ impl From<Never> for ToolError {
     }
 }
 
-/// Which kind of error is it? The generated code asks with `(&&&TypeProbe::about(&error)).error()`.
+/// Determines the kind of an error. The generated code calls it as `(&&&TypeProbe::about(&error)).error()`.
 pub trait KnownError {
     /// Selected if the error has a message for the model.
     fn error(&self) -> ModelError {
@@ -138,7 +138,7 @@ impl OperatorError {
     }
 }
 
-/// Which kind of value is it? The generated code asks with `(&&&&TypeProbe::about(&value)).output()`.
+/// Determines the kind of a value. The generated code calls it as `(&&&&TypeProbe::about(&value)).output()`.
 pub trait KnownOutput {
     /// Selected if the value has its own conversion.
     fn output(&self) -> ConvertedOutput {

@@ -58,7 +58,7 @@ pub struct TaskCall {
     pub labels: BTreeSet<String>,
 }
 
-/// What the runner of a call returns.
+/// The outcome of a call, from its runner.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskRunnerResult {
     /// The call has a result.

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct FrontMatter {
     /// The range of the YAML text, without the two lines `---`. It is empty if there is no front matter.
     yaml: Range<usize>,
-    /// Where the body begins.
+    /// The byte offset of the body.
     pub(crate) body: usize,
     values: Map<String, Value>,
     is_present: bool,

@@ -1,4 +1,4 @@
-//! Which failures are retried, and when. Temporal shows the type of a failure, and the retry policy depends
+//! The failures that are retried, and the delays. Temporal shows the type of a failure, and the retry policy depends
 //! on it.
 //!
 //! A failed call is not a failed activity: the call's error is the result that the model reads. An activity

@@ -81,7 +81,7 @@ pub async fn builder_for_listing(
     build_from(envelope, files, MountSource::Nowhere).await
 }
 
-/// Where the mounts come from.
+/// The source of the mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MountSource {
     Workspace,

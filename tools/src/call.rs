@@ -148,7 +148,7 @@ pub(crate) struct Owner {
 pub(crate) struct OperationStep {
     /// Whether an approver has approved the operation.
     pub(crate) is_approved: bool,
-    /// Which end of a transfer the step is, if the operation is a transfer.
+    /// The step's end of the transfer, if the operation is a transfer.
     pub(crate) transfer: Option<TransferEndpoint>,
     /// Receives the outcome of the step's request, if the step makes one.
     pub(crate) request_outcome: Option<SharedRequestOutcome>,

@@ -46,7 +46,7 @@ impl OmissionReason {
     }
 }
 
-/// Where the content of a file is stored.
+/// The place where the content of a file is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentLocation {

@@ -26,7 +26,7 @@ enum Chore {
     },
     /// Runs all tests, or only the fast or the slow ones. `xtask/slow-tests` lists the slow ones.
     Test {
-        /// Which tests are run.
+        /// The selected tests.
         #[arg(value_name = "TESTS", default_value = "all")]
         choice: test_command::TestChoice,
     },

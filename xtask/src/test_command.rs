@@ -6,7 +6,7 @@ use std::path::Path;
 /// two cores.
 const SLOW_TESTS: &str = include_str!("../slow-tests");
 
-/// Which tests are run.
+/// The selection of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TestChoice {
     /// All.

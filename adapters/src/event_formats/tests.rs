@@ -147,7 +147,7 @@ fn long_arguments_are_not_sent_over_and_over() {
     let pieces = 20_000;
     let begin = std::iter::once(r#"{"content":""#.to_owned());
     let values = streamed(begin.chain((0..pieces).map(|_| "ten bytes ".to_owned())));
-    assert_eq!(values.len(), pieces + 1, "each piece is told");
+    assert_eq!(values.len(), pieces + 1, "each piece has an event");
     let partial_lengths: Vec<usize> =
         values.iter().filter_map(|value| value["partialArgs"]["content"].as_str()).map(str::len).collect();
     assert!(partial_lengths.windows(2).all(|pair| pair[0] < pair[1]), "{partial_lengths:?}");

@@ -87,7 +87,7 @@ async fn an_observer_in_the_same_task_sees_a_lone_call_before_it_runs() {
     let tools = stage.tools.clone();
     let watching = async {
         loop {
-            let event = events.recv().await.expect("the call is told of");
+            let event = events.recv().await.expect("the call has an event");
             if let AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) = event {
                 break (call_id, tools.begun_count());
             }

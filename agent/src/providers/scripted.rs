@@ -47,7 +47,7 @@ pub enum ScriptError {
     /// A line is not in the format.
     #[error("line {line} of the script is not in its format")]
     Line {
-        /// Which line, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
         /// The parser's error.
         #[source]
@@ -56,7 +56,7 @@ pub enum ScriptError {
     /// An expectation comes after a piece of its turn.
     #[error("line {line} of the script: an expectation must be the first line of its turn")]
     Misplaced {
-        /// Which line, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
     /// The script stops within a turn.
@@ -71,9 +71,9 @@ pub enum ScriptError {
     /// A request differs from what the script expects.
     #[error("turn {turn} of the script expects {part} {expected}, and was asked with {actual}")]
     Unexpected {
-        /// Which turn, counted from 1.
+        /// The number of the turn, counted from 1.
         turn: usize,
-        /// Which part of the request.
+        /// The part of the request.
         part: &'static str,
         /// The expected value.
         expected: String,

@@ -23,7 +23,7 @@ impl TelemetrySettings {
     }
 }
 
-/// Which content is recorded in spans. Content may contain secrets and personal data, and leaves the process
+/// The content that is recorded in spans. Content may contain secrets and personal data, and leaves the process
 /// through the exporters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ContentCapture {

@@ -26,7 +26,7 @@ pub(super) const MAX_REASON: usize = 1000;
 /// The name of this interface in the rows of answers.
 const VIA: &str = "gateway";
 
-/// Which questions.
+/// The filter of a list of questions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -22,7 +22,7 @@ use crate::{
     state::{GatewayState, event, run_topics},
 };
 
-/// Which calls.
+/// The filter of a list of calls.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

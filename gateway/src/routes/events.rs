@@ -15,7 +15,7 @@ use crate::{
     stream_access::{StreamAccess, StreamSubject},
 };
 
-/// Where a stream begins.
+/// The position at which a stream begins.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

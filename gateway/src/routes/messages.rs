@@ -24,7 +24,7 @@ pub(super) const MAX_TEXT_CHARS: usize = builtins::MAX_TEXT_CHARS;
 /// The maximum length of a search text, in characters.
 pub(super) const MAX_SEARCH: usize = 200;
 
-/// Which messages.
+/// The filter of a list of messages.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

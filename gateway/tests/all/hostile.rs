@@ -25,7 +25,7 @@ async fn a_second_result_is_accepted_only_if_it_is_equal() {
     assert_eq!(world.submit(&sdk, &elsewhere, json!(1)).await.0.as_u16(), 404);
     world.ended_runs(&agent, 2).await;
     let told = world.prompts().iter().filter(|prompt| prompt.contains("[Tool Result")).count();
-    assert_eq!(told, 1, "the result is told once");
+    assert_eq!(told, 1, "the result is posted once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use portcullis_sdk::{ToolContext, ToolError, fs, tool};
 async fn lock_path(
     ctx: &ToolContext,
     path: &str,
-    /// What to do with the lock: `count` up in the file, `forget`, `panic`, `loop`, take it `again`, or take `many`.
+    /// The use of the lock: `count` up in the file, `forget`, `panic`, `loop`, take it `again`, or take `many`.
     #[arg(default = "count")]
     then: &str,
 ) -> Result<String, ToolError> {

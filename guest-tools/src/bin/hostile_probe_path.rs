@@ -19,7 +19,7 @@ async fn probe_path(
     /// The second path, where the operation has one.
     #[arg(default = "")]
     to: &str,
-    /// What to write.
+    /// The text to write.
     #[arg(default = "hostile")]
     content: &str,
 ) -> String {

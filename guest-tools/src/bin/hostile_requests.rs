@@ -18,7 +18,7 @@ async fn requests(
     /// How many bytes of each body to read.
     #[arg(default = 1_000_000)]
     take: u64,
-    /// What becomes of each response after that: `keep` until the end of the call, `drop`, or `forget`.
+    /// The fate of each response after that: `keep` until the end of the call, `drop`, or `forget`.
     #[arg(default = "keep")]
     then: &str,
     /// A file to read before.

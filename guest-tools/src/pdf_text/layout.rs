@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PositionedGlyphs<'a> {
     pub(super) text: &'a str,
-    /// Where the character starts, and where the next one would start, on the page.
+    /// The positions on the page at which the character starts and the next one would start.
     pub(super) start: Point,
     pub(super) end: Point,
     /// The direction of the character's line.
@@ -50,7 +50,7 @@ pub(super) struct Layout {
     step: Option<f64>,
     /// The last characters: their places on the page, and their offsets in the text.
     recent_glyphs: Vec<(Point, usize)>,
-    /// Where the last character ended, and whether it was left out as a repeated one.
+    /// The position at which the last character ended, and whether it was left out as a repeated one.
     pen: Option<Point>,
     repeats: bool,
 }
@@ -62,7 +62,7 @@ struct Line {
     base: Point,
     direction: Point,
     size: f64,
-    /// Where the last character starts and ends.
+    /// The positions at which the last character starts and ends.
     start: Point,
     end: Point,
 }

@@ -1,4 +1,4 @@
-//! Which programs are found in commands, and how command rules decide about them.
+//! The programs that are found in commands, and the verdicts of command rules on them.
 
 mod evasions;
 mod hostile;

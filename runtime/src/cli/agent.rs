@@ -73,7 +73,7 @@ pub(crate) struct AgentOptions {
     pub(crate) store: StoreOptions,
 }
 
-/// Which model is asked, and where.
+/// The model, and the address of its provider.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModelChoice {
     /// The model's name, as the provider knows it. Default: that of `agent.toml`.
@@ -121,7 +121,7 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 
-    /// Which of a turn's calls run concurrently: `parallel`, `sequential` or `batched:N`.
+    /// The calls of a turn that run concurrently: `parallel`, `sequential` or `batched:N`.
     ///
     /// Calls of tools with effects always run alone.
     #[arg(long, value_name = "HOW", default_value = "parallel")]
@@ -137,10 +137,10 @@ pub(crate) struct ModelOptions {
     pub(crate) modules: ModuleOptions,
 }
 
-/// Where runs are kept.
+/// The store of the runs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// Where runs are kept: an SQLite file, or `postgres://…` for several machines.
+    /// The store of the runs: an SQLite file, or `postgres://…` for several machines.
     ///
     /// Default: the variable `PORTCULLIS_STORE`, else `runs.db` in the state folder. Give a URL with a password in the
     /// variable, because other users can read the command line. PostgreSQL is reached with TLS; `sslmode=disable` and

@@ -98,7 +98,7 @@ fn check(change: impl Fn(&Fixture), expected: &[&str]) {
             complete: true
         }
     );
-    assert_eq!(protected.scan().changed_paths, Vec::<String>::new(), "it is told once");
+    assert_eq!(protected.scan().changed_paths, Vec::<String>::new(), "a change is reported once");
 }
 
 #[test]

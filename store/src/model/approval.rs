@@ -91,7 +91,7 @@ pub struct StoredAnswer {
     pub decided: i64,
 }
 
-/// Which approvals a listing shows. The default shows all.
+/// The approvals that a listing shows. The default shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApprovalFilter {
     /// Only those of this run.

@@ -113,13 +113,13 @@ pub enum ResultDelivery {
     },
 }
 
-/// Which calls a listing shows. The default shows all.
+/// The calls that a listing shows. The default shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalCallFilter {
-    /// Only calls of this run.
+    /// The run of the calls; `None` for all runs.
     pub run: Option<String>,
-    /// Only calls of this agent.
+    /// The agent of the calls; `None` for all agents.
     pub agent: Option<String>,
-    /// Only calls with this status.
+    /// The status of the calls; `None` for every status.
     pub status: Option<ExternalCallStatus>,
 }

@@ -90,7 +90,7 @@ pub struct Run {
     pub state: Json,
 }
 
-/// Which runs a listing shows. The default shows all.
+/// The runs that a listing shows. The default shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Only runs of this agent.

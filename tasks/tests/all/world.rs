@@ -27,7 +27,7 @@ pub(crate) fn call(tool: &str, text: &str) -> String {
 /// The action of a scripted runner after `before` has accepted the call.
 pub(crate) type Script = Arc<dyn Fn(&TaskCall) -> Result<ToolOutput, ToolError> + Send + Sync>;
 
-/// Where a runner stops forever, as if the process had died there.
+/// The point at which a runner stops forever, as if the process had died there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
     BeforeBegin,

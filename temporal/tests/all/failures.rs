@@ -1,4 +1,4 @@
-//! Which kinds of failures are retried, and which data stay out of Temporal.
+//! The kinds of failures that are retried, and the data that stay out of Temporal.
 
 use portcullis_runs::store::RunStatus;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;

@@ -14,7 +14,7 @@ use super::{
     view::{SchemaView, Types, item, property, requires},
 };
 
-/// Which repairs are made.
+/// The repairs that are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RepairScope {
     /// All repairs: the value does not fit the schema.

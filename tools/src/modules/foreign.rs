@@ -17,7 +17,7 @@ pub(crate) struct ForeignModule {
     pub(crate) origin: ModuleOrigin,
 }
 
-/// Where a module comes from, which decides how its failure affects the start.
+/// The source of a module, which determines how its failure affects the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModuleOrigin {
     /// The module was named explicitly. The start fails without it.

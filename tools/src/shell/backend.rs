@@ -30,7 +30,7 @@ pub enum ShellBackend {
     },
 }
 
-/// Where the sidecar comes from.
+/// The source of the sidecar.
 #[derive(Debug, Clone, Default)]
 pub enum ShellSource {
     /// There is no sidecar, so there is no shell.

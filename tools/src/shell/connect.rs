@@ -67,7 +67,7 @@ pub struct StartedSidecar {
     pub token: String,
 }
 
-/// Where a sidecar comes from.
+/// The source of a sidecar.
 #[derive(Debug, Clone)]
 pub(super) enum SidecarSource {
     /// A running sidecar, reached through its socket.

@@ -219,7 +219,7 @@ fn protected_paths_note(exited: &Exited) -> Option<String> {
     let escape = |path: &String| portcullis_types::escape_for_display(path).to_string();
     let paths: Vec<String> = exited.protected_paths.iter().map(escape).collect();
     (!paths.is_empty()).then(|| {
-        format!("protected paths were created or changed, and the operator is told: {}", paths.join(", "))
+        format!("protected paths were created or changed, and the operator is informed: {}", paths.join(", "))
     })
 }
 
@@ -428,7 +428,7 @@ mod tests {
             ..Exited::default()
         };
         let details = answer_to(b"", exited.clone()).result.expect("a result").details;
-        let note = "protected paths were created or changed, and the operator is told: /shared/.bashrc";
+        let note = "protected paths were created or changed, and the operator is informed: /shared/.bashrc";
         assert_eq!((&details["notes"], &details["background_killed"]), (&json!([note]), &json!(["memory"])));
         let killed = Exited { interruption: "timeout".to_owned(), ..exited };
         let error = answer_to(b"last", killed).result.expect_err("killed");

@@ -1,6 +1,6 @@
 //! The encodings inside font programs, for fonts whose dictionaries name none. Documents made with TeX have such fonts.
 //!
-//! Only the names of the glyphs are read, and no outlines.
+//! This module reads only the names of the glyphs, and no outlines.
 
 /// The name of the glyph of each code.
 pub(super) type BuiltInEncoding = Vec<(u8, String)>;

@@ -1,4 +1,4 @@
-//! Which addresses requests may reach, in every spelling.
+//! The addresses that requests may reach, in every spelling.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

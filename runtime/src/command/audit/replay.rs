@@ -78,7 +78,7 @@ impl KeptPolicies {
 
 /// Formats the numbers, then the calls whose decision differs, first those that would be allowed more.
 pub(crate) fn replay_text(report: &ReplayReport) -> String {
-    let ReplayReport { calls, same: same, undecided, changed } = report;
+    let ReplayReport { calls, same, undecided, changed } = report;
     let mut out = format!("{calls} calls: {same} same, {} decided differently", calls - same);
     // Writing to a string cannot fail.
     if *undecided > 0 {

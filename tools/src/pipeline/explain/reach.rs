@@ -1,4 +1,4 @@
-//! Where data can flow from a mount, a secret, a variable or the web, through chains of calls.
+//! Finds the places to which data can flow from a mount, a secret, a variable or the web, through chains of calls.
 //!
 //! A tool's result goes to the model, and the model can pass it to any tool. So there are two kinds of flows:
 //! from a place to the model or, within one operation, to another place; and from the model to a place, under
