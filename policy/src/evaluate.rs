@@ -193,6 +193,12 @@ impl WorkspaceSecurityPolicy {
         flow::network_rule(&self.effective().flow, label)
     }
 
+    /// Returns whether [`Self::network_rule_after`] returns a rule.
+    #[must_use]
+    pub fn restricts_network_after(&self, label: &FlowLabel) -> bool {
+        flow::restricts_network(&self.effective().flow, label)
+    }
+
     /// Returns the protected kinds that a call with this grant must not write in this run. This is `Some`
     /// only if a flow rule asks about or denies protected kinds after the reads of the run, and no argument
     /// of the call names a file of such a kind. The enforcing layer refuses these writes, because a guest may

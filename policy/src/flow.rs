@@ -227,8 +227,12 @@ pub(crate) fn strictest_match<T: TraceSink>(
 
 /// Returns the rule that denies, or asks about, the network for a run with this label.
 pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
-    let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
-    rules.iter().any(is_met).then(|| rule_of(label, &FlowSink::Network))
+    restricts_network(rules, label).then(|| rule_of(label, &FlowSink::Network))
+}
+
+/// Returns whether a rule denies, or asks about, the network for a run with this label.
+pub(crate) fn restricts_network(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> bool {
+    rules.iter().any(|rule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network))
 }
 
 /// Returns the name of a rule for a call with this sink, in a run with this label.

@@ -111,23 +111,24 @@ impl RunLabels {
         caller: &Caller,
         call_id: &str,
         grant: &Grant,
-        policy: &WorkspaceSecurityPolicy,
+        policy: &Arc<WorkspaceSecurityPolicy>,
         deadline: Instant,
     ) -> LabelGuard {
-        let rules =
-            grant.mounts.iter().map(|mount| policy.network_rule_after(&FlowLabel::of_mount(&mount.name)));
-        let rules: Vec<Option<String>> = rules.collect();
+        let owner = caller.owner();
+        let label_of = |mount: &GrantedMount| FlowLabel::of_mount(&mount.name);
         let mut mount_use = MountUse::new(grant.mounts.len());
-        if rules.iter().any(Option::is_some) {
-            let (labels, owner) = (Arc::clone(self), caller.owner());
-            mount_use = mount_use.with_before_use(Arc::new(move |index| match rules.get(index) {
-                Some(Some(rule)) => end_all_blocking(labels.networked_sessions(&owner), deadline)
-                    .map_err(|error| mount_refusal(rule, &error)),
-                _ => Ok(()),
+        if grant.mounts.iter().any(|mount| policy.restricts_network_after(&label_of(mount))) {
+            let (labels, owner) = (Arc::clone(self), owner.clone());
+            let (policy, mounts) = (Arc::clone(policy), Arc::clone(&grant.mounts));
+            mount_use = mount_use.with_before_use(Arc::new(move |index| {
+                let rule = mounts.get(index).and_then(|mount| policy.network_rule_after(&label_of(mount)));
+                let Some(rule) = rule else { return Ok(()) };
+                end_all_blocking(labels.networked_sessions(&owner), deadline)
+                    .map_err(|error| mount_refusal(&rule, &error))
             }));
         }
         let call = Arc::new(LabelledCall {
-            owner: caller.owner(),
+            owner,
             call_id: call_id.to_owned(),
             mounts: Arc::clone(&grant.mounts),
             mount_use,

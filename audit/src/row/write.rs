@@ -4,7 +4,7 @@
 //! is `[]`. Models and tools choose strings, so each string is truncated to a limit. The limits add up to
 //! less than [`MAX_ROW_BYTES`].
 
-use std::{io::Write as _, time::Duration};
+use std::{cell::Cell, io::Write as _, mem, time::Duration};
 
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
@@ -88,7 +88,8 @@ impl RowBody {
         };
         let code = ending.and_then(|ending| ending.code.as_ref()).or(fields.code.as_ref());
 
-        let mut text = Vec::with_capacity(USUAL_ROW_BYTES);
+        let mut text = SPARE_BUFFER.take();
+        text.clear();
         let mut omitted = push_call(&mut text, fields, code.map(AsRef::as_ref));
         omitted += push_ending(&mut text, ending);
         omitted += push_requests(&mut text, fields, ending);
@@ -103,8 +104,16 @@ impl RowBody {
     }
 }
 
-/// The initial buffer for the fields of a row, in bytes; enough for an ordinary call.
-const USUAL_ROW_BYTES: usize = 2 << 10;
+impl Drop for RowBody {
+    fn drop(&mut self) {
+        SPARE_BUFFER.set(mem::take(&mut self.text));
+    }
+}
+
+thread_local! {
+    /// The buffer of this thread's last row. A new one for each row would grow several times.
+    static SPARE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Replaces the content of `out` with a whole line, and returns the line's hash.
 pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, body: &RowBody) -> Hash {

@@ -132,16 +132,17 @@ impl Backend for GuestTool {
         let mut requests = requests.map(|(declared_hosts, http_client)| {
             GuestRequests::new(attempt, http_client, declared_hosts.clone())
         });
-        // With nothing to serve, these futures stay pending, so that `select!` waits for the guest.
+        // With nothing to serve, these futures stay pending, so that `select!` waits for the guest. The work itself is
+        // boxed, because most calls have none, and its size would count in the future of every call.
         let serve_requests = async {
             match (&mut requests, &mut http_operations) {
-                (Some(requests), Some(http_operations)) => requests.serve(http_operations).await,
+                (Some(requests), Some(http_operations)) => Box::pin(requests.serve(http_operations)).await,
                 _ => std::future::pending().await,
             }
         };
         let keep_changes = async {
             match &mut change_recording {
-                Some(change_recording) => change_recording.serve().await,
+                Some(change_recording) => Box::pin(change_recording.serve()).await,
                 None => std::future::pending().await,
             }
         };
