@@ -151,7 +151,7 @@ impl TurnCalls<'_> {
         let (started_error, unstarted_error) =
             match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
                 Some(GiveUpReason::TimedOut) => {
-                    let error = ToolError::timeout("the turn's time is over");
+                    let error = ToolError::timeout("the turn timed out");
                     (error.clone(), Some(error))
                 }
                 Some(GiveUpReason::Cancelled) => {

@@ -7,7 +7,7 @@
 //! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the response as it arrives |
 //! | `connection.rs` | the HTTP client: trusted certificates, no redirects, proxies |
 //! | `connector.rs` | opens a connection: directly, or through a proxy |
-//! | `refusal.rs` | turns failures and error statuses into errors |
+//! | `failure.rs` | turns failures and error statuses into errors |
 //! | `retry.rs` | when a request is sent again |
 //! | `response.rs` | turns an HTTP response into the pieces of the model's response |
 //! | `decoder.rs` | decodes bytes into the pieces of a response, within limits |
@@ -19,8 +19,8 @@ mod connection;
 mod connector;
 mod decoder;
 mod event_splitter;
+mod failure;
 mod key;
-mod refusal;
 mod remote;
 mod response;
 mod retry;

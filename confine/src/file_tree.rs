@@ -49,14 +49,13 @@ pub struct FileTree {
     /// Further files and folders, treated like those of the system. If a separate user is possible, that user
     /// reads them as their owner.
     pub toolchain: Vec<Bind>,
-    /// Folders and files below the mounts, as paths in the new tree, that become read-only. Missing ones are
-    /// skipped.
+    /// Read-only folders and files below the mounts, as paths in the new tree. Missing ones are skipped.
     pub read_only: Vec<PathBuf>,
-    /// Folders below the mounts, as paths in the new tree, that are pinned: they are writable inside, but
-    /// cannot be renamed, removed or replaced. Outer folders come first.
+    /// Pinned folders below the mounts, as paths in the new tree: they are writable inside, but cannot be renamed, removed
+    /// or replaced. Outer folders come first.
     pub fixed: Vec<PathBuf>,
-    /// Files and folders below the mounts, as paths in the new tree, that are covered: their names stay
-    /// visible, but their content is out of reach. A path that does not exist is skipped.
+    /// Covered files and folders below the mounts, as paths in the new tree: their names stay visible, but their content
+    /// is out of reach. Missing ones are skipped.
     pub hidden: Vec<PathBuf>,
     /// Further files: their paths in the new tree and their texts, together smaller than 1 MiB. All users can
     /// read them.

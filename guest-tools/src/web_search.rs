@@ -3,7 +3,7 @@
 //! The step has neither a mount nor a network, so an answer that exploits a bug of the guest reaches nothing.
 
 mod duckduckgo;
-mod refusal;
+mod error_message;
 mod response;
 mod results;
 #[cfg(test)]
@@ -34,7 +34,7 @@ pub async fn web_search_read(
 ) -> Result<ToolOutput, ToolError> {
     let bytes = transfer::receive_all(ctx)?;
     if status >= 400 {
-        return Ok(ToolOutput::text(refusal::message(&bytes)));
+        return Ok(ToolOutput::text(error_message::message(&bytes)));
     }
     let provider = ResponseFormat::from_name(provider);
     let answer = provider.read(&bytes).map_err(|error| ToolError::failed(error.to_string()))?;

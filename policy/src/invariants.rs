@@ -13,27 +13,27 @@ use crate::{
 /// Checks every invariant except one: the code that resolves `[shell]` checks that no shell has the vault. A
 /// reduction cannot violate an invariant, because it only takes mounts and access away.
 pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
-    mounts_are_disjoint(file, faults);
-    nothing_profile_is_empty(file, faults);
-    no_profile_is_called_shell(file, faults);
-    no_two_profiles_differ_in_case_only(file, faults);
-    the_vault_is_never_writable(file, faults);
-    the_vault_is_never_beside_a_writable_mount(file, faults);
-    no_tier_reaches_the_vault(file, faults);
-    no_profile_has_vault_and_hosts(file, faults);
-    no_shell_has_hosts_of_a_profile(file, faults);
+    check_mounts_are_disjoint(file, faults);
+    check_nothing_profile(file, faults);
+    check_shell_profile(file, faults);
+    check_case_of_profiles(file, faults);
+    check_vault_is_read_only(file, faults);
+    check_vault_is_alone(file, faults);
+    check_tiers(file, faults);
+    check_hosts_of_vault_profiles(file, faults);
+    check_hosts_of_shell(file, faults);
     check_headers(file, faults);
     check_environment(file, faults);
     for operation in Operation::ALL {
-        an_operation_has_nothing_itself(operation, file, faults);
-        steps_share_no_mount(operation, file, faults);
-        no_step_beside_the_vault_has_hosts(operation, file, faults);
+        check_operation_profile(operation, file, faults);
+        check_mounts_of_steps(operation, file, faults);
+        check_hosts_of_steps(operation, file, faults);
     }
 }
 
 /// Checks that mounts are disjoint. Two mounts on one folder would give the files of one profile the access
 /// of another. This check compares names. The code that opens the folders detects symlinks.
-fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.mounts.iter().enumerate() {
         for earlier in &file.mounts[..index] {
             let (later_folder, earlier_folder) = (&later.value.folder, &earlier.value.folder);
@@ -50,14 +50,18 @@ fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
 
 /// Checks that `Nothing` has no mounts and no hosts, because foreign modules and tools without a profile run
 /// with it.
-fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_nothing_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         if profile.value.name.as_str() == ProfileName::NOTHING {
             for (mount, _) in &profile.value.mounts {
-                faults.add_at(mount, "the profile `Nothing` has no mounts; use one of another name");
+                faults.add_at(
+                    mount,
+                    "the profile `Nothing` cannot have mounts; give this profile another name",
+                );
             }
             if let Some(hosts) = hosts_of(&profile.value) {
-                faults.add_at(hosts, "the profile `Nothing` has no hosts; use one of another name");
+                faults
+                    .add_at(hosts, "the profile `Nothing` cannot have hosts; give this profile another name");
             }
         }
     }
@@ -65,14 +69,14 @@ fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
 
 /// Refuses a profile called `Shell`: the grants of a shell are in `[shell]`, and readers would mistake the
 /// profile for them.
-fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_shell_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
         faults.add_at(profile, "the mounts of a shell belong in `[shell]`; use another name for a profile");
     }
 }
 
 /// Refuses names that differ only in case, because readers of the policy would confuse them.
-fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_case_of_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.profiles.iter().enumerate() {
         let name = later.value.name.as_str();
         let earlier = file.profiles[..index].iter().map(|earlier| earlier.value.name.as_str());
@@ -87,7 +91,7 @@ fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_
     }
 }
 
-fn the_vault_is_never_writable(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_vault_is_read_only(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         for (mount, access) in &profile.value.mounts {
             if mount.value == MountName::VAULT && *access == Access::Write {
@@ -98,7 +102,7 @@ fn the_vault_is_never_writable(file: &PolicyFile, faults: &mut Faults<'_>) {
 }
 
 /// Refuses a profile that can read the vault and write elsewhere, because one call could leak secrets.
-fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_vault_is_alone(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         let writable = profile
             .value
@@ -109,7 +113,7 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
             let writable = &mount.value;
             faults.add_at(
                 profile,
-                format!("the vault is never together with a writable mount, and `{writable}` is one"),
+                format!("a profile with the vault cannot have a writable mount; make `{writable}` read-only, or use two profiles"),
             );
         }
     }
@@ -117,14 +121,14 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
 
 /// Refuses a tier whose profile has the vault: a tool without a profile could otherwise reach secrets by
 /// declaring that tier.
-fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_tiers(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
         if find(&tier.profile, file).is_some_and(reaches_vault) {
             let name = &tier.profile.value;
             faults.add_at(
                 &tier.profile,
                 format!(
-                    "no tier's profile reaches the vault, and `{name}` does; name it in `[tools]` instead"
+                    "`{name}` has the vault, so it cannot be the profile of a tier; name it in an entry `[tools.NAME]`"
                 ),
             );
         }
@@ -132,7 +136,7 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
 }
 
 /// Refuses a profile with the vault and hosts, because one call could leak secrets.
-fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_hosts_of_vault_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| reaches_vault(&profile.value)) {
         if let Some(hosts) = hosts_of(&profile.value) {
             faults.add_at(hosts, "the vault is never together with hosts; write two profiles");
@@ -143,7 +147,7 @@ fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
 /// Refuses hosts in the profile of a shell: the shell's hosts are in `[shell]`, and only the shell's
 /// forwarder reaches them. A tool that runs commands gets the profile `Shell`, which no policy defines, so
 /// only its entry could name a profile with hosts.
-fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_hosts_of_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile_name) = stated_profile(SHELL_EXEC, file)
         && find(profile_name, file).is_some_and(|profile| hosts_of(profile).is_some())
     {
@@ -156,7 +160,7 @@ fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
 
 /// Refuses hosts for any step beside a step with the vault: the operation passes data between steps, and a
 /// step with hosts could send it away.
-fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_hosts_of_steps(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     let steps = operation.steps.iter().filter_map(|step| {
         let profile_name = stated_profile(step, file)?;
         Some((profile_name, find(profile_name, file)?))
@@ -178,7 +182,7 @@ fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, 
 
 /// Refuses a profile for an operation: an operation accesses only what its steps access, each with its own
 /// grant. The profile would have no effect, but readers would expect one.
-fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_operation_profile(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile) = stated_profile(operation.name, file)
         && profile.value != ProfileName::NOTHING
     {
@@ -193,7 +197,7 @@ fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, fau
 }
 
 /// Refuses a mount that two steps share: data could pass from one grant to the other without the operation.
-fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+fn check_mounts_of_steps(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in operation.steps.iter().enumerate() {
         let Some(profile_name) = stated_profile(later, file) else { continue };
         let Some(profile) = find(profile_name, file) else { continue };

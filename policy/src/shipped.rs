@@ -60,7 +60,7 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
 /// Never: the names are valid.
 pub fn shipped_tools() -> impl Iterator<Item = ToolDescriptor> {
     ALL.iter().map(|&(name, origin, tier)| ToolDescriptor {
-        name: ToolName::parse(name).expect("a name of ours is one"),
+        name: ToolName::parse(name).expect("shipped names are valid tool names"),
         declared_tier: Some(tier),
         declared_policy: declared_policy(name),
         declared_timeout: timeout(name),

@@ -370,7 +370,7 @@ impl CliError {
                 return format!("error: the expectations about the policy cannot be loaded\n{faults}\n");
             }
             Self::Bootstrap(BootstrapError::Expectations(failed)) => {
-                return format!("error: the policy is not as expected\n{failed}\n");
+                return format!("error: the policy does not meet its expectations\n{failed}\n");
             }
             _ => {}
         }

@@ -14,9 +14,10 @@ const SHARED: &str = "shared";
 const README: &str = "\
 # This folder is shared with your agents
 
-Portcullis made it. What you put here, tools can read as `/shared/...`; what they write there, you find
-here. Beside it lie `tmp`, for what may be thrown away, and `vault`, which tools may read if the policy
-says so, but never write. Tools see nothing else of this machine.
+Portcullis created this folder. Tools see it as `/shared`: they can read your files there, and you find
+their files here. The folder `tmp` beside it is for temporary files. The folder `vault` is for secrets:
+tools can read it only if the policy allows it, and can never write it. Tools see nothing else of this
+machine.
 
 Try:
 

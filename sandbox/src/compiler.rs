@@ -177,7 +177,8 @@ fn exchange(
             child.end();
             return Err(WasmError::CompileLimit { limit: format!("{MAX_CODE_BYTES} bytes of code") });
         }
-        let status = child.wait().map_err(|source| compiler_error("its end cannot be seen", source))?;
+        let status =
+            child.wait().map_err(|source| compiler_error("its exit status cannot be read", source))?;
         compile_result(status, answer, limits)
     })
 }
@@ -197,7 +198,7 @@ fn compile_result(
         } else if is_out_of_memory {
             WasmError::CompileLimit { limit: format!("{} bytes of memory", limits.memory_bytes) }
         } else {
-            compiler_error("it was ended", io::Error::other(format!("signal {signal}")))
+            compiler_error("it was killed", io::Error::other(format!("signal {signal}")))
         });
     }
     match (status.success(), answer.first()) {

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     before_change::BeforeChangeFn,
-    links::ExposedFiles,
+    hard_links::ExposedFiles,
     mount_use::MountUse,
     mounts::{MountHandle, resolve_beneath as resolve},
     protection::Protection,

@@ -21,7 +21,7 @@
 //! | `locks.rs`, `path_locks.rs` | the locks that guests ask for; locks of paths between processes |
 //! | `mount_use.rs`, `before_change.rs` | which mounts a guest has used; records a path's state before the guest changes it |
 //! | `mounts.rs` | opens the folders that calls can be granted |
-//! | `links.rs`, `links/` | finds files that have names elsewhere |
+//! | `hard_links.rs`, `hard_links/` | finds files that have names elsewhere |
 //! | `cache.rs`, `compiler.rs`, `compiler_child.rs` | compiled modules on disk; the compilation of foreign modules |
 //! | `fault.rs` | the errors |
 #![deny(unsafe_code)]
@@ -37,10 +37,10 @@ mod fault;
 mod fs;
 mod fs_result;
 mod guest;
+pub mod hard_links;
 mod host_answer;
 mod http;
 mod limiter;
-pub mod links;
 mod listener;
 mod locks;
 mod memory;

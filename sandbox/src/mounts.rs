@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::links::{PrivateLinks, PrivatePaths};
+use crate::hard_links::{PrivateLinks, PrivatePaths};
 
 pub use portcullis_confine::mounts::MountError;
 pub use portcullis_confine::mounts::real_path;

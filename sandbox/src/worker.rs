@@ -29,7 +29,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::{before_change::BeforeChangeFn, links::ExposedFiles, mount_use::MountUse};
+use crate::{before_change::BeforeChangeFn, hard_links::ExposedFiles, mount_use::MountUse};
 
 /// How long a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60
 /// µs, as much as a call itself, and more if the processor sleeps too. Calls often come in bursts. Between

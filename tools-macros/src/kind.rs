@@ -193,7 +193,7 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<ParameterKind> {
     let Some(name) = last_segment(&reference.elem).map(|segment| segment.ident.to_string()) else {
         return Err(refusal(
             &reference_type,
-            "an argument is the tool's own, not borrowed",
+            "an argument cannot be a reference",
             &suggest_by_value(&reference.elem),
         ));
     };
@@ -217,7 +217,7 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<ParameterKind> {
         }
         _ => Err(refusal(
             &reference_type,
-            "an argument is the tool's own, not borrowed",
+            "an argument cannot be a reference",
             &suggest_by_value(&reference.elem),
         )),
     }
@@ -236,7 +236,7 @@ fn classify_state(reference: &TypeReference, is_plain_reference: bool) -> syn::R
         )),
         _ => Err(refusal(
             &reference_type,
-            "an argument is the tool's own, not borrowed, and a state has a type",
+            "an argument cannot be a reference, and a state has a type",
             "write `State` for an argument, or `&State<Counter>`, for example, for a state",
         )),
     }
@@ -281,11 +281,9 @@ fn value(ty: &Type) -> syn::Result<ValueType> {
         Type::Reference(reference) if matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str")) => {
             Err(refusal(ty, "a text within another type is not borrowed", "write `String`"))
         }
-        Type::Reference(reference) => Err(refusal(
-            ty,
-            "an argument is the tool's own, not borrowed",
-            &suggest_by_value(&reference.elem),
-        )),
+        Type::Reference(reference) => {
+            Err(refusal(ty, "an argument cannot be a reference", &suggest_by_value(&reference.elem)))
+        }
         Type::ImplTrait(_) => Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED)),
         Type::Infer(_) => Err(refusal(ty, "a schema needs the type", "write it out")),
         _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
@@ -334,7 +332,7 @@ fn value_of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
         )),
         ("Path" | "PathBuf" | "OsStr" | "OsString", _) => Err(path_refusal(ty)),
         ("Result", _) => {
-            Err(refusal(ty, "an argument is there or it is not", "write its type, or an `Option` of it"))
+            Err(refusal(ty, "an argument cannot be a `Result`", "write its type, or an `Option` of it"))
         }
         ("char" | "Cow" | "str", _) => Err(refusal(ty, &unsupported(ty), "write `String`")),
         _ => match primitive(&name) {

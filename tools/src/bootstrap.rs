@@ -21,7 +21,9 @@ use crate::{
     modules::{ModuleError, ModuleOrigin, ModulesFolder, NotUtf8, read_file},
     policy_files::PolicyFiles,
     registry::ToolRegistry,
-    sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig, links::PrivatePaths, mounts::MountTable},
+    sandbox::{
+        CompileLimits, HostWasmToolRunner, RunnerConfig, hard_links::PrivatePaths, mounts::MountTable,
+    },
     shell::ShellSource,
     state,
     web::{HttpClientConfig, SecretLocation},

@@ -77,7 +77,7 @@ pub enum BootstrapError {
     #[error("the expectations about the policy cannot be loaded")]
     ExpectationsFile(#[source] PolicyError),
     /// The policy does not meet its operator's expectations.
-    #[error("the policy is not as expected")]
+    #[error("the policy does not meet its expectations")]
     Expectations(#[source] FailedExpectations),
     /// The policy requires a confinement layer that this kernel lacks.
     #[error(

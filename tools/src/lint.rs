@@ -11,7 +11,7 @@ use crate::{
     error::BootstrapError,
     modules::Pins,
     policy_files::PolicyFiles,
-    sandbox::{links::examine_links, mounts::MountError},
+    sandbox::{hard_links::examine_links, mounts::MountError},
 };
 
 /// Lints the texts of a policy. `has_approver` says whether anyone can answer questions. `in_force` also

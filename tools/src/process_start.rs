@@ -26,7 +26,8 @@ pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
 /// The file in the cache folder that stores the hash of this program.
 const HASH_CACHE_FILE: &str = "program";
 
-/// Gives the log the start of this process. Its fields are collected when the first row is written.
+/// Registers how the log writes the `start` row of this process. The fields are collected when the first row is
+/// written.
 pub(crate) fn set_process_start(
     log: &AuditLog,
     policy: &Arc<WorkspaceSecurityPolicy>,

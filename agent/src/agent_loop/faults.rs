@@ -166,9 +166,9 @@ async fn calls_past_the_turns_deadline_are_dropped_and_not_the_run() {
     let mut stage = TestAgent::with_config(config, [ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let results = stage.results();
-    assert_eq!(results[0], "Tool execution failed: the turn's time is over");
+    assert_eq!(results[0], "Tool execution failed: the turn timed out");
     assert_eq!(results[1], "{}");
-    assert_eq!(results[2], "Tool execution failed: the turn's time is over");
+    assert_eq!(results[2], "Tool execution failed: the turn timed out");
     assert_eq!(stage.tools.begun_count(), 2);
     assert_eq!(stage.tools.running(), 0);
 }

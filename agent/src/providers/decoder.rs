@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{
     event_splitter::{EventFault, EventSplitter},
-    refusal::RequestIdentity,
+    failure::RequestIdentity,
     wire::{self, ReadError, ResponseProgress, ResponseReader},
 };
 use crate::{Delta, StopReason};

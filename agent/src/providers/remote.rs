@@ -12,7 +12,7 @@ use super::{
     ProviderKind, ProviderSettings, StrictTools,
     connection::{self, ProviderClient},
     decoder::ResponseDecoder,
-    refusal::RequestIdentity,
+    failure::RequestIdentity,
     response::ResponseStream,
     retry::FailedRequest,
     settings,

@@ -8,7 +8,7 @@ use portcullis_types::CancellationToken;
 use super::{
     connection::{self, Response},
     decoder::ResponseDecoder,
-    refusal::RequestIdentity,
+    failure::RequestIdentity,
     retry::FailedRequest,
 };
 use crate::{Delta, DeltaStream};

@@ -26,7 +26,7 @@ use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{ProviderKind, ProviderLimits, decoder::ResponseDecoder, refusal::RequestIdentity};
+use super::{ProviderKind, ProviderLimits, decoder::ResponseDecoder, failure::RequestIdentity};
 use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,

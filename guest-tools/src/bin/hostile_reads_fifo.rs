@@ -4,7 +4,7 @@ use std::{fs::File, io::Read};
 
 use portcullis_sdk::tool;
 
-/// Opens a path, whatever it is, and says how many bytes it gave, or the system's own words.
+/// Opens a path of any kind, and reports the number of bytes read or the system's error.
 #[tool]
 async fn reads_fifo(path: &str) -> String {
     let mut bytes = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{duckduckgo, refusal};
+use super::{duckduckgo, error_message};
 use crate::web_page::tree::{HtmlTree, ROOT};
 
 /// The maximum number of results of an answer that are read. Providers send up to about 50.
@@ -98,7 +98,7 @@ impl ResponseFormat {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
-        let unexpected_answer = |problem| UnexpectedResponse::new(problem, refusal::message(bytes));
+        let unexpected_answer = |problem| UnexpectedResponse::new(problem, error_message::message(bytes));
         // The JSON parser does not accept a byte order mark.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let answer: Value =

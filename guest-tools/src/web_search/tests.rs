@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    refusal,
+    error_message,
     response::{MAX_CONSIDERED, ResponseFormat, SearchResponse},
     results::{ResultFilter, choose_results, list},
 };
@@ -251,11 +251,11 @@ fn messages_of_errors_are_found_and_bounded() {
         ("{\"error\": ", ""),
         ("", ""),
     ] {
-        assert_eq!(refusal::message(body.as_bytes()), expected, "{body}");
+        assert_eq!(error_message::message(body.as_bytes()), expected, "{body}");
     }
-    assert_eq!(refusal::message("x".repeat(1 << 20).as_bytes()).len(), 300);
+    assert_eq!(error_message::message("x".repeat(1 << 20).as_bytes()).len(), 300);
     assert_eq!(
-        refusal::message(&[0xff; 1000]).chars().filter(|character| *character == '\u{fffd}').count(),
+        error_message::message(&[0xff; 1000]).chars().filter(|character| *character == '\u{fffd}').count(),
         100
     );
 }
@@ -267,7 +267,7 @@ proptest! {
         provider in prop::sample::select(vec!["searxng", "brave", "tavily", "google", "duckduckgo"]),
     ) {
         let _ = text_and_data(provider, &bytes, ALL);
-        prop_assert!(refusal::message(&bytes).len() <= 300);
+        prop_assert!(error_message::message(&bytes).len() <= 300);
     }
 
     #[test]

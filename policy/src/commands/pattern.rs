@@ -63,8 +63,8 @@ impl CommandPattern {
             })
     }
 
-    /// Returns whether a call may match: it has these words in this order, possibly with others between them.
-    /// An argument whose value is not in the text may be any word. For `deny`.
+    /// For `deny` rules: returns whether a call may match. It then has these words in this order, possibly with others
+    /// between them. An argument whose value is not in the text may be any word.
     pub(super) fn may_cover(&self, program: &str, arguments: &[CommandWord]) -> bool {
         let (name, mut rest) = (&self.words[0], &self.words[1..]);
         if !glob(name, program) {

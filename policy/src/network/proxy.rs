@@ -34,7 +34,9 @@ pub enum InvalidProxy {
     #[error("a proxy with credentials is not supported: leave out user and password")]
     Credentials,
     /// The URL has the scheme `https`.
-    #[error("a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not affected")]
+    #[error(
+        "connections to a proxy do not use TLS; write `http://`. Connections through the proxy still use TLS to the server"
+    )]
     Scheme,
     /// The URL has a path, a query or a fragment.
     #[error("a proxy is a host and a port; write `{0}`")]

@@ -194,8 +194,8 @@ pub(crate) struct FilterOptions {
     #[arg(long, value_name = "MOUNT")]
     pub(crate) in_mount: Vec<String>,
 
-    /// Calls that named or touched this guest path or a path below it. A pattern such as `/shared/**/*.rs` is met by
-    /// the paths that it covers.
+    /// Calls that named or touched this guest path or a path below it. A pattern such as `/shared/**/*.rs` matches
+    /// every path that it covers.
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<String>,
 

@@ -7,8 +7,8 @@ use super::{ListOutput, StoreOptions};
 /// See calls whose results are submitted from outside, and submit a result.
 ///
 /// A call of an external tool (`--tool-file`) is kept in the store of runs until someone submits its result. If the run
-/// still waits for the call, the result is the call's. Otherwise it enters the run as a message, before the model is
-/// asked the next time. A call takes one result, within 24 hours.
+/// still waits, the call returns the result. Otherwise the run gets the result as a message before its next request to
+/// the model. A call takes one result, within 24 hours.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:

@@ -42,7 +42,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     if let Some(project) = existing_project {
         let file = project.file.display();
         return Err(refuse(&format!(
-            "it is one already, by `{file}`; edit that file, or run `portcullis init --remove`"
+            "it is already a project; its policy is `{file}`: edit that file, or run `portcullis init --remove`"
         )));
     }
     let name = options.name.clone().unwrap_or_else(|| project::name_for(&folder));

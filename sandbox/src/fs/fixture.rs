@@ -6,7 +6,7 @@ use portcullis_policy::{HiddenNames, MountName, MountSpec, ProtectedPaths};
 use portcullis_types::Access;
 
 use super::{FIRST_PREOPEN, GuestFs, OpenIntent, Preopen};
-use crate::{links::PrivatePaths, mount_use::MountUse, mounts::MountTable, protection::Protection};
+use crate::{hard_links::PrivatePaths, mount_use::MountUse, mounts::MountTable, protection::Protection};
 
 /// The descriptor of the directory that the guest of [`guest`] has opened.
 pub(super) const OPENED: u32 = 9;

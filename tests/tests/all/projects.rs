@@ -111,7 +111,7 @@ fn an_existing_folder_becomes_a_project_and_stops_being_one() {
     );
 
     let again = home.refusal("code", &["init"], 2);
-    assert!(again.contains("it is one already"), "{again}");
+    assert!(again.contains("it is already a project"), "{again}");
     let said = home.answer("code", &["init", "--remove"]);
     assert!(said.contains("removed") && !file.exists(), "{said}");
     let gone = home.refusal("code", &["init", "--remove"], 2);

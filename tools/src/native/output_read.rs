@@ -77,7 +77,7 @@ fn refusal(refused: ReadRefusal) -> ToolError {
     match refused {
         ReadRefusal::NotFound => ToolError::new(
             ToolErrorKind::NotFound,
-            "no output is stored under this call_id: outputs are kept for a while, for the run that made them",
+            "no output is stored under this call_id: an output is stored for a limited time, and only its own run can read it",
         ),
         ReadRefusal::Store(error) => {
             let detail = match std::error::Error::source(&error) {

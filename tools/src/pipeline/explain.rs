@@ -36,7 +36,7 @@ use crate::{
     http_tool::HttpTarget,
     policy_files::PolicyFiles,
     registered::RegisteredTool,
-    sandbox::{links::ExposedFiles, mounts::MountTable},
+    sandbox::{hard_links::ExposedFiles, mounts::MountTable},
 };
 
 /// A tool to be explained, with the descriptor that the policy judges.

@@ -13,7 +13,7 @@ use portcullis_types::{ArgumentRole, RoleKind};
 use super::path_target::{PathContext, SymlinkHandling, is_reached_as_written, judge_target};
 use crate::{
     approval::StepGrant,
-    sandbox::links::{ExposedFiles, LinkSuspicion},
+    sandbox::hard_links::{ExposedFiles, LinkSuspicion},
 };
 
 /// A tool, or a step of an operation, with the subjects of its arguments.

@@ -11,7 +11,7 @@ use rustix::{
 };
 
 use crate::{
-    sandbox::links::{self, ExposedFiles, LinkSuspicion},
+    sandbox::hard_links::{self, ExposedFiles, LinkSuspicion},
     sandbox::mounts::{MountTable, real_path, resolve_beneath},
     sandbox::repository,
 };
@@ -57,7 +57,7 @@ pub(super) fn judge_target(
     if is_opened && !is_vault {
         match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed_files)) {
             Some(LinkSuspicion::Private) => {
-                return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
+                return Err(path_denial(path, DenialCode::HardLink, hard_links::PRIVATE));
             }
             Some(LinkSuspicion::Unknown(uncertainty)) => {
                 return Err(path_denial(path, DenialCode::LinksUnknown, &uncertainty.hint()));

@@ -118,7 +118,7 @@ fn a_profile_with_hosts_has_neither_vault_nor_shell() {
     );
     check_fault(
         "[profiles.Nothing]\nhosts = ['https://a']",
-        "18:9: profiles.Nothing.hosts: the profile `Nothing` has no hosts; use one of another name",
+        "18:9: profiles.Nothing.hosts: the profile `Nothing` cannot have hosts; give this profile another name",
     );
     check_fault(
         "[profiles.X]\nhosts = ['https://a']\n[tools.shell_exec]\nprofile = 'X'",

@@ -274,7 +274,7 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
                 code: DenialCode::HardLink,
                 rule: "mounts".to_owned(),
                 subject: path,
-                hint: sandbox::links::REPLACE.to_owned(),
+                hint: sandbox::hard_links::REPLACE.to_owned(),
             },
             Violation::NotRecorded { path } => {
                 return Err(ToolError::unavailable(format!(

@@ -182,7 +182,7 @@ mod tests {
     use rustix::fs::Stat;
 
     use super::*;
-    use crate::links::{LinkSuspicion, PrivatePaths};
+    use crate::hard_links::{LinkSuspicion, PrivatePaths};
 
     fn stat(path: &Path) -> Stat {
         rustix::fs::stat(path).expect("the path exists")

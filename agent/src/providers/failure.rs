@@ -89,13 +89,13 @@ impl RequestIdentity {
     /// Returns the failure of a cancelled request.
     pub(super) fn cancellation(&self) -> FailedRequest {
         FailedRequest::permanent(
-            self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"),
+            self.error(ProviderErrorKind::Cancelled, "got a request that was then cancelled"),
         )
     }
 
     /// Returns the failure of a response that broke off.
     pub(super) fn cut_off(&self) -> FailedRequest {
-        let problem = "broke its answer off: nothing says that it is whole";
+        let problem = "ended the response before its end marker";
         FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, problem))
     }
 
@@ -105,7 +105,7 @@ impl RequestIdentity {
             |problem: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, problem));
         match fault {
             ReadError::Reported(reported) => {
-                let problem = format!("broke its answer off: {}", self.reported_text(&reported));
+                let problem = format!("ended the response: {}", self.reported_text(&reported));
                 let error = self.error(reported.kind, &problem);
                 match reported.kind {
                     ProviderErrorKind::Server | ProviderErrorKind::RateLimited => {
@@ -115,17 +115,17 @@ impl RequestIdentity {
                 }
             }
             ReadError::NoStopReason => FailedRequest::permanent(
-                self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
+                self.error(ProviderErrorKind::Incomplete, "ended the response without a stop reason"),
             ),
             ReadError::TooLarge | ReadError::Event(EventFault::TooLarge) => {
-                malformed("gave an answer that is larger than the limit")
+                malformed("sent a response that is larger than the limit")
             }
-            ReadError::Event(EventFault::NotText) => malformed("gave an answer that is not UTF-8"),
+            ReadError::Event(EventFault::NotText) => malformed("sent a response that is not UTF-8"),
             // Report only the position: the JSON error quotes the text, which may be anything.
             ReadError::Json(error) => {
                 let (line, column) = (error.line(), error.column());
                 malformed(&format!(
-                    "gave an answer that its protocol does not know, at line {line}, column {column} of a piece"
+                    "sent an event that does not match its protocol, at line {line}, column {column} of the event"
                 ))
             }
         }

@@ -194,7 +194,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::links::LinkSuspicion;
+    use crate::hard_links::LinkSuspicion;
 
     /// Returns a search that ends on command.
     fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
