@@ -1,7 +1,7 @@
 //! Files through the core tools: which paths they reach, and the state after a refusal.
 
 mod escapes;
-mod hard_links;
+mod links;
 mod protected;
 mod races;
 mod special;

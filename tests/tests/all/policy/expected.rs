@@ -96,7 +96,9 @@ fn a_policy_that_is_not_as_expected_does_not_start() {
         assert_eq!(output.status.code(), Some(2), "{words:?} {}", stderr(&output));
         let text = stderr(&output);
         assert!(
-            text.contains("error: the policy does not meet its expectations\nFAILS  expect  readers stay out"),
+            text.contains(
+                "error: the policy does not meet its expectations\nFAILS  expect  readers stay out"
+            ),
             "{text}"
         );
         assert!(text.contains("reads /vault: ALLOW by "), "{text}");
