@@ -17,7 +17,7 @@ use super::{AgentEvent, EventEmitter};
 
 /// A failure of an embedder's part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(super) enum EmbedderFault {
+pub(super) enum EmbedderError {
     #[error("the {part} panicked: {message}")]
     Panicked { part: &'static str, message: String },
     #[error("the {part} did not end within the grace time of a cancelled run")]
@@ -38,12 +38,12 @@ impl EmbedderGuard {
         &self,
         part: &'static str,
         future: impl Future<Output = T>,
-    ) -> Result<T, EmbedderFault> {
+    ) -> Result<T, EmbedderError> {
         tokio::select! {
             // `biased`: a part that finished counts, even if the grace period ends at the same moment.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
-            () = self.wait_until_over() => Err(EmbedderFault::Stuck { part }),
+            () = self.wait_until_over() => Err(EmbedderError::Stuck { part }),
         }
     }
 
@@ -55,17 +55,17 @@ impl EmbedderGuard {
 }
 
 /// Calls a synchronous part, and catches its panic.
-pub(super) fn catch_panic<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, EmbedderFault> {
+pub(super) fn catch_panic<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, EmbedderError> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panicked(part, &*panic))
 }
 
-pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> EmbedderFault {
+pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> EmbedderError {
     let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    EmbedderFault::Panicked { part, message: message.to_owned() }
+    EmbedderError::Panicked { part, message: message.to_owned() }
 }
 
 /// Guards a run's calls against a faulty emitter. After a panic the emitter gets no more events. If the emitter
@@ -73,7 +73,7 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Embedder
 pub(super) struct GuardedEmitter {
     emitter: Arc<dyn EventEmitter>,
     guard: EmbedderGuard,
-    fault: Mutex<Option<EmbedderFault>>,
+    fault: Mutex<Option<EmbedderError>>,
 }
 
 impl GuardedEmitter {
@@ -90,7 +90,7 @@ impl GuardedEmitter {
         // Copy an event that must arrive: dropping the emitter's future drops its event too.
         let event_copy = event.must_arrive().then(|| event.clone());
         let reported = self.guard.run("emitter", async { self.emitter.emit(event).await }).await;
-        let is_stuck = matches!(reported, Err(EmbedderFault::Stuck { .. }));
+        let is_stuck = matches!(reported, Err(EmbedderError::Stuck { .. }));
         self.note(reported);
         if let Some(event) = event_copy.filter(|_| is_stuck) {
             self.report_now(event);
@@ -99,7 +99,7 @@ impl GuardedEmitter {
 
     /// Reports an event without waiting.
     pub(super) fn report_now(&self, event: AgentEvent) {
-        if !matches!(self.fault(), Some(EmbedderFault::Panicked { .. })) {
+        if !matches!(self.fault(), Some(EmbedderError::Panicked { .. })) {
             self.note(catch_panic("emitter", || self.emitter.emit_now(event)));
         }
     }
@@ -110,15 +110,15 @@ impl GuardedEmitter {
     }
 
     /// Returns the emitter's fault, if there was one.
-    pub(super) fn fault(&self) -> Option<EmbedderFault> {
+    pub(super) fn fault(&self) -> Option<EmbedderError> {
         self.fault.lock().clone()
     }
 
-    fn note(&self, reported: Result<(), EmbedderFault>) {
+    fn note(&self, reported: Result<(), EmbedderError>) {
         let Err(fault) = reported else { return };
         let mut noted = self.fault.lock();
         // A panic is final: no later fault replaces it.
-        if !matches!(*noted, Some(EmbedderFault::Panicked { .. })) {
+        if !matches!(*noted, Some(EmbedderError::Panicked { .. })) {
             *noted = Some(fault);
         }
     }

@@ -9,7 +9,7 @@ use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
     calls::CallRunner,
-    embedder::{self, EmbedderFault, EmbedderGuard, GuardedEmitter},
+    embedder::{self, EmbedderError, EmbedderGuard, GuardedEmitter},
     read_response::{BrokenResponse, CompleteResponse, ask},
     repeat_guard::Repeat,
     state::{RunState, RunStep},
@@ -281,7 +281,7 @@ fn run_end(text: String, stop: StopReason) -> AgentEnd {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is used in `map_err`")]
-fn internal(fault: EmbedderFault) -> AgentEnd {
+fn internal(fault: EmbedderError) -> AgentEnd {
     internal_text(fault.to_string())
 }
 

@@ -53,16 +53,16 @@ pub struct FileTree {
     pub read_only: Vec<PathBuf>,
     /// Pinned folders below the mounts, as paths in the new tree: they are writable inside, but cannot be renamed, removed
     /// or replaced. Outer folders come first.
-    pub fixed: Vec<PathBuf>,
+    pub pinned: Vec<PathBuf>,
     /// Covered files and folders below the mounts, as paths in the new tree: their names stay visible, but their content
     /// is out of reach. Missing ones are skipped.
-    pub hidden: Vec<PathBuf>,
+    pub covered: Vec<PathBuf>,
     /// Further files: their paths in the new tree and their texts, together smaller than 1 MiB. All users can
     /// read them.
     pub files: Vec<(PathBuf, String)>,
     /// Symlinks: their paths in the new tree and their targets. A symlink is left out if something else lies
     /// at its path, above it or below it.
-    pub links: Vec<(PathBuf, PathBuf)>,
+    pub symlinks: Vec<(PathBuf, PathBuf)>,
     /// The home of the tree's user.
     pub home: PathBuf,
     /// The tree's user, unless a separate user is possible. `None` means the user that enters the tree.
@@ -143,10 +143,15 @@ impl<'a> PreparedTree<'a> {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)
             .map_err(|errno| step(TreeStep::PartMounts)(errno.into()))?;
-        let proc = file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
-            .map_err(step(TreeStep::MountProc))?;
+        let proc =
+            create_file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
+                .map_err(step(TreeStep::MountProc))?;
         let tmpfs = |size, mode| {
-            file_system("tmpfs", &[("size", size), ("nr_inodes", MAX_FILES), ("mode", mode)], ATTRIBUTES)
+            create_file_system(
+                "tmpfs",
+                &[("size", size), ("nr_inodes", MAX_FILES), ("mode", mode)],
+                ATTRIBUTES,
+            )
         };
         let root = tmpfs(ROOT_SIZE, "0755").map_err(step(TreeStep::MountRoot))?;
         let shm = tmpfs(MEMORY_SIZE, "1777").map_err(step(TreeStep::MountSharedMemory))?;
@@ -191,7 +196,7 @@ impl<'a> PreparedTree<'a> {
         for (target, text) in &tree.files {
             parts.push(TreePart { target: target.clone(), source: BindSource::Text(text.clone()) });
         }
-        for (path, target) in tree.links.iter().filter(|(path, _)| tree.has_room_for(path)) {
+        for (path, target) in tree.symlinks.iter().filter(|(path, _)| tree.has_room_for(path)) {
             parts.push(TreePart { target: path.clone(), source: BindSource::Link(target.clone()) });
         }
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
@@ -222,7 +227,7 @@ impl<'a> PreparedTree<'a> {
         mask_proc(root).map_err(step("hide parts of /proc"))?;
         rustix::process::umask(umask);
         // Outer folders first, so that a later bind below one of them is made inside it.
-        for target in &self.tree.fixed {
+        for target in &self.tree.pinned {
             bind_onto_itself(root, target, MountAttrFlags::empty())
                 .map_err(step("keep a folder in its place"))?;
         }
@@ -235,7 +240,7 @@ impl<'a> PreparedTree<'a> {
         // This follows the read-only binds, because binding a folder again would uncover a file that was
         // covered in it.
         let mut hidden = 0;
-        for target in &self.tree.hidden {
+        for target in &self.tree.covered {
             hidden += usize::from(cover(root, target).map_err(step("hide a path"))?);
         }
         self.pivot().map_err(step("enter the new root folder"))?;
@@ -274,7 +279,11 @@ impl<'a> PreparedTree<'a> {
 }
 
 /// Creates a file system that is not attached yet.
-fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+fn create_file_system(
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
@@ -348,7 +357,7 @@ fn mask_proc(root: BorrowedFd<'_>) -> io::Result<()> {
         let Ok(target) = open_beneath(&format!("proc/{name}"), OFlags::empty()) else { continue };
         let cover = if stat_kind(&target)? == rustix::fs::FileType::Directory {
             let empty = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
-            file_system("tmpfs", &[("size", "4k"), ("nr_inodes", "2"), ("mode", "0755")], empty)?
+            create_file_system("tmpfs", &[("size", "4k"), ("nr_inodes", "2"), ("mode", "0755")], empty)?
         } else {
             copy_mount(open_beneath("dev/null", OFlags::empty())?.as_fd(), MountAttrFlags::MOUNT_ATTR_NOSUID)?
         };
@@ -385,7 +394,7 @@ fn cover(root: BorrowedFd<'_>, target: &Path) -> io::Result<bool> {
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
     if stat_kind(&target)? == rustix::fs::FileType::Directory {
         let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0000")];
-        move_onto(&file_system("tmpfs", &options, attributes)?, &target)?;
+        move_onto(&create_file_system("tmpfs", &options, attributes)?, &target)?;
         return Ok(true);
     }
     // The file needs its name only until it is bound: the mount then keeps it alive.

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     PageEffort,
-    web_page::characters::{one_line, visible},
+    web_page::characters::{truncate_to_line, visible},
 };
 
 /// The text of a PDF file that was read.
@@ -71,7 +71,7 @@ pub fn read_pdf(bytes: Vec<u8>, effort: PageEffort) -> Result<PdfText, PdfError>
     let pages: Vec<&Page<'_>> = pdf.pages().iter().filter(is_page).collect();
     let (mut budget, mut fonts) = (PdfBudget::new(), Fonts::default());
     let title = title::title(&pdf, &mut budget)
-        .map(|title| one_line(&title, MAX_TITLE_BYTES))
+        .map(|title| truncate_to_line(&title, MAX_TITLE_BYTES))
         .filter(|title| !title.is_empty());
     let max_pages = match effort {
         PageEffort::Extract => MAX_PAGES,

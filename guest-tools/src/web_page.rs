@@ -169,7 +169,7 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
         PageEffort::Plain => article::body(tree, None),
     };
     let part = if found_article.extracted { PagePart::Article } else { PagePart::Body };
-    let title = metadata.title.or(found_article.title.clone()).map(|title| one_line(&title));
+    let title = metadata.title.or(found_article.title.clone()).map(|title| truncate_to_line(&title));
     let text = markdown::write(&found_article.tree, ROOT, &links, style);
     let text = with_title_and_author(&text, title.as_deref(), &found_article, style);
     page(text, title, part)
@@ -183,8 +183,8 @@ fn with_title_and_author(
     style: Style,
 ) -> String {
     let format_line = |line: &str| match style {
-        Style::Markdown => escape::escape_line(&one_line(line)),
-        Style::Text => one_line(line),
+        Style::Markdown => escape::escape_line(&truncate_to_line(line)),
+        Style::Text => truncate_to_line(line),
     };
     let mut head = String::new();
     let title = found_article.title.as_deref().or(title).map(format_line);
@@ -209,8 +209,8 @@ fn with_title_and_author(
 /// The maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 300;
 
-fn one_line(text: &str) -> String {
-    characters::one_line(text, MAX_TITLE_BYTES)
+fn truncate_to_line(text: &str) -> String {
+    characters::truncate_to_line(text, MAX_TITLE_BYTES)
 }
 
 #[cfg(test)]

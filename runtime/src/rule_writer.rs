@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(writer.file_for(&["git push".to_owned()]), None);
         let error = writer.write(&["git push".to_owned()]).expect_err("refused");
         let problem = portcullis_types::error_chain(&error);
-        assert!(problem.contains("not as expected"), "{problem}");
+        assert!(problem.contains("does not meet its expectations"), "{problem}");
         assert_eq!(fs::read_to_string(&file).expect("readable"), DEFAULT_POLICY);
         writer.write(&["ls".to_owned()]).expect("written");
     }

@@ -41,14 +41,14 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
     let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
         return Ok(());
     };
-    make_others(workspace, policy.mounts());
+    create_other_mounts(workspace, policy.mounts());
     create_with_text(&workspace.join(&mount.folder))
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
 /// Also creates the folders of the other mounts, because the registry reports each folder that it has to
 /// create. Errors are ignored: the registry creates or reports the rest.
-fn make_others(workspace: &Path, mounts: &[MountSpec]) {
+fn create_other_mounts(workspace: &Path, mounts: &[MountSpec]) {
     let top_level_mounts =
         mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
     if fs::create_dir_all(workspace).is_ok() {

@@ -161,20 +161,20 @@ fn exchange(
                 Ok(answer) => break answer,
                 Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::BrokenPipe.into()),
                 Err(RecvTimeoutError::Timeout) if !is_awaited.load(Ordering::Relaxed) => {
-                    child.end();
+                    child.kill_and_reap();
                     return Err(compiler_error("the call was abandoned", io::ErrorKind::Interrupted.into()));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {
                     // The kill closes both pipes, which ends both threads.
-                    child.end();
+                    child.kill_and_reap();
                     return Err(compiler_error("it takes too long", io::ErrorKind::TimedOut.into()));
                 }
             }
         };
         let answer = answer.map_err(|source| compiler_error("its answer cannot be read", source))?;
         if answer.len() as u64 > MAX_CODE_BYTES + 1 {
-            child.end();
+            child.kill_and_reap();
             return Err(WasmError::CompileLimit { limit: format!("{MAX_CODE_BYTES} bytes of code") });
         }
         let status =
@@ -224,7 +224,7 @@ fn compiler_error(step: &'static str, source: io::Error) -> WasmError {
 struct CompilerProcess(Child);
 
 impl CompilerProcess {
-    fn end(&mut self) {
+    fn kill_and_reap(&mut self) {
         // A child that has already exited cannot be killed. `wait` still reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -237,7 +237,7 @@ impl CompilerProcess {
 
 impl Drop for CompilerProcess {
     fn drop(&mut self) {
-        self.end();
+        self.kill_and_reap();
     }
 }
 

@@ -5,7 +5,7 @@ use portcullis_types::{
     Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes,
 };
 
-use super::{WasmError, module::escape_short};
+use super::{WasmError, module::escape_truncated};
 
 /// The maximum number of a module's tools: 256. Each tool costs a schema, and a line in every listing.
 const MAX_TOOLS_PER_MODULE: usize = 256;
@@ -97,7 +97,7 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     } = tool;
     let ensure_at_most = |limit: usize, size: usize, part: &str| {
         if size > limit {
-            let part = format!("{part} of its tool `{}`", escape_short(name));
+            let part = format!("{part} of its tool `{}`", escape_truncated(name));
             Err(WasmError::Declares { part, size, limit })
         } else {
             Ok(())

@@ -220,7 +220,7 @@ impl GuestFs {
                 let kind = FileType::from_raw_mode(stat.st_mode);
                 self.judge_existing(preopen, &below, kind, &base, path, intent)?;
                 if kind == FileType::RegularFile {
-                    self.judge_links(preopen, &below, &stat, intent.writes)?;
+                    self.judge_hard_links(preopen, &below, &stat, intent.writes)?;
                     if intent.writes {
                         self.record_before_change(preopen, target.as_fd(), None, ChangeScope::Path)?;
                     }
@@ -346,7 +346,7 @@ impl GuestFs {
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             if stat.st_nlink > 1 {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
-                self.judge_links(preopen, &below, &stat, true)?;
+                self.judge_hard_links(preopen, &below, &stat, true)?;
             }
             self.record_before_change(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
@@ -354,13 +354,13 @@ impl GuestFs {
     }
 
     /// Judges a hard link. Both names must be in the same mount.
-    pub(super) fn judge_link(&mut self, from: u32, to: u32) -> FsResult {
+    pub(super) fn judge_hard_link(&mut self, from: u32, to: u32) -> FsResult {
         let ((from, _), (to, _)) = (self.directory_of(from)?, self.directory_of(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
     /// Judges the target of a new symlink. It must stay in the mount, without following other symlinks.
-    pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> FsResult {
+    pub(super) fn judge_symlink_target(&mut self, fd: u32, target: &str, link: &str) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
         let parent = resolve(base.as_fd(), parent, OFlags::DIRECTORY)

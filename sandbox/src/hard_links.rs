@@ -19,9 +19,9 @@ use std::{
 
 use rustix::fs::Stat;
 
-pub use examine::{LinkReport, examine_links};
+pub use examine::{HardLinkReport, examine_hard_links};
 pub use private::PrivatePaths;
-pub use search::PrivateLinks;
+pub use search::PrivateHardLinks;
 
 /// The maximum number of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
 /// file with several names counts as possibly private.
@@ -47,12 +47,12 @@ pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
     /// The private names of some of the files, in the form shown to a person or a model.
     names: Vec<String>,
-    search_fault: Option<LinkSearchFault>,
+    search_fault: Option<HardLinkSearchFault>,
 }
 
 /// The reason why the search could not determine which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkSearchFault {
+pub enum HardLinkSearchFault {
     /// There are more entries than the limit.
     TooMany,
     /// A search did not end in time.
@@ -63,32 +63,32 @@ pub enum LinkSearchFault {
 
 /// The reason why a file with several names is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkSuspicion {
+pub enum HardLinkSuspicion {
     /// The file is a private file.
     Private,
     /// The file may be a private file, for this reason.
-    Unknown(LinkSearchFault),
+    Unknown(HardLinkSearchFault),
 }
 
 impl ExposedFiles {
     /// Returns the suspicion against a file. Only a file with several names can be suspect.
-    pub fn suspicion_of(&self, stat: &Stat) -> Option<LinkSuspicion> {
+    pub fn suspicion_of(&self, stat: &Stat) -> Option<HardLinkSuspicion> {
         if stat.st_nlink <= 1 {
             return None;
         }
         if self.files.contains(&(stat.st_dev, stat.st_ino)) {
-            return Some(LinkSuspicion::Private);
+            return Some(HardLinkSuspicion::Private);
         }
-        self.search_fault.map(LinkSuspicion::Unknown)
+        self.search_fault.map(HardLinkSuspicion::Unknown)
     }
 
     /// Returns the suspicion against the files of any mount, because any mount can contain a name of a
     /// private file.
-    pub fn suspects_any(&self) -> Option<LinkSuspicion> {
+    pub fn suspects_any(&self) -> Option<HardLinkSuspicion> {
         if self.files.is_empty() {
-            self.search_fault.map(LinkSuspicion::Unknown)
+            self.search_fault.map(HardLinkSuspicion::Unknown)
         } else {
-            Some(LinkSuspicion::Private)
+            Some(HardLinkSuspicion::Private)
         }
     }
 
@@ -104,18 +104,18 @@ impl ExposedFiles {
         self.files.len() - self.names.len()
     }
 
-    fn unknown(why: LinkSearchFault) -> Self {
+    fn unknown(why: HardLinkSearchFault) -> Self {
         Self { search_fault: Some(why), ..Self::default() }
     }
 
-    fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<LinkSearchFault>) -> Self {
+    fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<HardLinkSearchFault>) -> Self {
         let files = exposed_names.keys().copied().collect();
         let names = exposed_names.into_values().take(MAX_NAMED).collect();
         Self { files, names, search_fault: unknown }
     }
 }
 
-impl LinkSearchFault {
+impl HardLinkSearchFault {
     /// Returns the reason and the remedy, for a model or a person.
     #[must_use]
     pub fn hint(self) -> String {

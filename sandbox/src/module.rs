@@ -141,7 +141,7 @@ fn list_unknown_imports(
     let mut unknown = Vec::new();
     let mut last_error = error;
     while let Some(missing) = last_error.downcast_ref::<UnknownImportError>() {
-        unknown.push(format!("`{}`", escape_short(&format!("{}::{}", missing.module(), missing.name()))));
+        unknown.push(format!("`{}`", escape_truncated(&format!("{}::{}", missing.module(), missing.name()))));
         // Define a stub, so that the next attempt names the next import.
         let is_stubbed = match missing.ty() {
             ExternType::Func(ty) if unknown.len() < MAX_NAMED_IMPORTS => linker
@@ -186,7 +186,7 @@ pub(super) fn stderr_tail(stderr: &str) -> String {
 }
 
 /// Returns a name from a module, truncated and escaped for one line.
-pub(super) fn escape_short(name: &str) -> String {
+pub(super) fn escape_truncated(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
     portcullis_types::escape_for_display(&short).to_string()
 }

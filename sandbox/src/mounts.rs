@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::hard_links::{PrivateLinks, PrivatePaths};
+use crate::hard_links::{PrivateHardLinks, PrivatePaths};
 
 pub use portcullis_confine::mounts::MountError;
 pub use portcullis_confine::mounts::real_path;
@@ -50,7 +50,7 @@ impl MountHandle {
 #[derive(Debug, Default)]
 pub struct MountTable {
     mounts: Vec<MountHandle>,
-    links: PrivateLinks,
+    links: PrivateHardLinks,
 }
 
 impl MountTable {
@@ -87,7 +87,7 @@ impl MountTable {
         }
         let vault =
             mounts.iter().find(|mount| mount.name.is_vault()).map(|vault| Arc::clone(&vault.directory));
-        Ok(Self { mounts, links: PrivateLinks::new(vault, private) })
+        Ok(Self { mounts, links: PrivateHardLinks::new(vault, private) })
     }
 
     /// Iterates over all mounts in the order of the policy.
@@ -97,7 +97,7 @@ impl MountTable {
 
     /// Returns the search for private files that have names elsewhere.
     #[must_use]
-    pub fn private_links(&self) -> &PrivateLinks {
+    pub fn private_links(&self) -> &PrivateHardLinks {
         &self.links
     }
 
@@ -120,7 +120,7 @@ pub fn resolve_beneath(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Resul
 ///
 /// # Errors
 /// The system's error, which is [`Errno::LOOP`] for a path that leads through a symlink.
-pub(crate) fn resolve_without_links(
+pub(crate) fn resolve_without_symlinks(
     base: BorrowedFd<'_>,
     path: &str,
     flags: OFlags,

@@ -285,7 +285,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
                 // A hard link to a protected file would let the guest write the file under its second name.
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
                 fs.judge_existing_target(as_unsigned(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
-                fs.judge_link(as_unsigned(from_fd), as_unsigned(to_fd))?;
+                fs.judge_hard_link(as_unsigned(from_fd), as_unsigned(to_fd))?;
                 fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Subtree)
             });
             let errno = forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len);
@@ -304,7 +304,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             judge!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
-                fs.judge_link_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
+                fs.judge_symlink_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
                 fs.judge_name_change(as_unsigned(fd), link, NameChange::Subtree)
             });
             let errno = forward!(caller, path_symlink, target, target_len, fd, link, link_len);

@@ -31,7 +31,7 @@ use crate::{
     protected::ProtectedScanner,
     running::{PreparedOutcome, RunningCommand},
     session_process::SESSION_ARGUMENT,
-    setup::setup,
+    setup::build_setup,
     tree::{self, Process},
     watch::{SessionTotals, Watcher},
     wire::{self, FromSession, LayerPlan, NetworkAbsence, SessionReady, SessionSetup, ToSession},
@@ -96,7 +96,7 @@ impl ShellSession {
     /// process is left.
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
         spec.require_limits()?;
-        let (least, plan) = plan(spec);
+        let (least, plan) = plan_layers(spec);
         let session = match Self::begin(spec, plan) {
             Err(ShellError::NamespacesUnusable { reason }) => {
                 let status = LayerStatus::Missing { reason };
@@ -116,12 +116,12 @@ impl ShellSession {
 
     fn begin(spec: &SessionSpec, plan: LayerPlan) -> Result<Self, ShellError> {
         let protected_scanner = ProtectedScanner::new(spec)?;
-        let group = group(spec, &plan);
+        let group = create_group(spec, &plan);
         let proof_material = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
             group.proof_material().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
         });
         let (setup, handles) =
-            setup(spec, plan, protected_scanner.session_paths(), hidden::find(spec)?, proof_material)?;
+            build_setup(spec, plan, protected_scanner.session_paths(), hidden::find(spec)?, proof_material)?;
         let (control, guard_end) = wire::socket_pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, guard_end).map_err(|source| ShellError::Start { source })?;
         let guard_pid = pid_of(&guard);
@@ -368,7 +368,7 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
 }
 
 /// Returns the weakest acceptable posture, and the layers that the session tries.
-fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
+fn plan_layers(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
     let layers = |without_namespaces| LayerPlan::Layers { waived: spec.waived.clone(), without_namespaces };
     match spec.posture {
         PostureChoice::AtLeast(least) => (least.max(ShellPosture::Minimal), layers(None)),
@@ -379,7 +379,7 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
 }
 
 /// The control group of a session, or the reason why it has none.
-fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStatus> {
+fn create_group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStatus> {
     match (spec.group, plan) {
         (Some(limits), LayerPlan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
             ControlGroup::create(limits).map_err(|error| LayerStatus::Missing { reason: error.to_string() })

@@ -26,7 +26,7 @@ use crate::{
 
 /// Makes the setup message and its handles, in this order: the canary; each path; the certificates, if the session has
 /// a network; the control group, if there is one.
-pub(crate) fn setup(
+pub(crate) fn build_setup(
     spec: &SessionSpec,
     plan: LayerPlan,
     protected: SessionProtectedPaths,

@@ -15,7 +15,7 @@ static CORE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// Modules that later fixtures have compiled under the same key, on the modules' first call. They are large,
 /// so only fixtures that ask for them get copies.
-static LATE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
+static LAZY_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// The part of a state folder that contains the compiled modules and their key.
 const MODULES_FOLDER: &str = "modules";
@@ -44,7 +44,7 @@ pub(crate) fn save_modules(state: &Path) {
 
 /// Adds the modules of [`LATE_MODULES`] to a state folder that has the saved modules.
 pub(crate) fn copy_lazy_modules(state: &Path) {
-    let late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let late_folder = LAZY_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(late_folder) = &*late_folder {
         copy_files(late_folder.path(), &state.join(MODULES_FOLDER));
     }
@@ -54,7 +54,7 @@ pub(crate) fn copy_lazy_modules(state: &Path) {
 pub(crate) fn save_lazy_modules(state: &Path) {
     let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(core_folder) = &*core_folder else { return };
-    let mut late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut late_folder = LAZY_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = match &mut *late_folder {
         Some(folder) => folder,
         None => late_folder.insert(tempfile::tempdir().expect("a temporary folder")),

@@ -126,7 +126,7 @@ pub use policy_files::PolicyFiles;
 pub use portcullis_policy::OVERLAY_FILE;
 pub use portcullis_sandbox::{
     HostWasmToolRunner,
-    hard_links::{LinkReport, PrivatePaths, examine_links},
+    hard_links::{HardLinkReport, PrivatePaths, examine_hard_links},
 };
 pub use portcullis_undo as undo;
 pub use private_file::{PrivateFileError, open_private_file};

@@ -11,7 +11,7 @@ use crate::{
     error::BootstrapError,
     modules::Pins,
     policy_files::PolicyFiles,
-    sandbox::{hard_links::examine_links, mounts::MountError},
+    sandbox::{hard_links::examine_hard_links, mounts::MountError},
 };
 
 /// Lints the texts of a policy. `has_approver` says whether anyone can answer questions. `in_force` also
@@ -117,7 +117,7 @@ fn folders(
         .collect();
     let of_mounts = match mounts {
         Ok(mounts) => {
-            let links = examine_links(&mounts);
+            let links = examine_hard_links(&mounts);
             // A link to a private file is the more serious finding, so it comes first.
             let first = links.private_files.first().or_else(|| links.shared_files.first());
             let message = |first| format!("`{first}` has further names (hard links)");

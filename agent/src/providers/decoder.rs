@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{
     event_splitter::{EventFault, EventSplitter},
-    failure::RequestIdentity,
+    failure::FailureContext,
     wire::{self, ReadError, ResponseProgress, ResponseReader},
 };
 use crate::{Delta, StopReason};
@@ -31,7 +31,7 @@ pub(super) struct ResponseDecoder {
 
 impl ResponseDecoder {
     /// Creates a decoder for a response of at most `response_bytes` from this provider.
-    pub(super) fn new(identity: RequestIdentity, response_bytes: usize) -> Self {
+    pub(super) fn new(identity: FailureContext, response_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
             event_splitter: EventSplitter::new(
@@ -85,7 +85,7 @@ impl ResponseDecoder {
 /// The content of the events.
 #[derive(Debug)]
 struct ResponseState {
-    identity: RequestIdentity,
+    identity: FailureContext,
     reader: Box<dyn ResponseReader>,
     bytes_left: usize,
     ended: bool,
@@ -152,7 +152,7 @@ mod tests {
     use crate::providers::ProviderKind;
 
     fn decoder(response_bytes: usize) -> ResponseDecoder {
-        ResponseDecoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, response_bytes)
+        ResponseDecoder::new(FailureContext { kind: ProviderKind::OpenAi, key: None }, response_bytes)
     }
 
     fn text(words: &str) -> String {

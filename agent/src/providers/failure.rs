@@ -28,14 +28,14 @@ const MAX_REASON_BYTES: usize = 200;
 
 /// The provider and the key of a request. Errors name the provider and hide the key.
 #[derive(Debug, Clone)]
-pub(super) struct RequestIdentity {
+pub(super) struct FailureContext {
     /// The provider's protocol.
     pub(super) kind: ProviderKind,
     /// The key that was sent.
     pub(super) key: Option<ApiKey>,
 }
 
-impl RequestIdentity {
+impl FailureContext {
     /// Checks that the response is a success in the expected media type. Returns any other response as a
     /// failure.
     pub(super) async fn check_response(&self, response: Response) -> Result<Response, FailedRequest> {
@@ -81,20 +81,20 @@ impl RequestIdentity {
 
     /// Returns the failure of a provider that was silent for too long. It is not retried, because a retry
     /// would most likely wait as long.
-    pub(super) fn silence_failure(&self, limit: Duration) -> FailedRequest {
+    pub(super) fn idle_timeout_failure(&self, limit: Duration) -> FailedRequest {
         let problem = format!("sent nothing for {} s", limit.as_secs_f64());
         FailedRequest::permanent(self.error(ProviderErrorKind::Transport, &problem))
     }
 
     /// Returns the failure of a cancelled request.
-    pub(super) fn cancellation(&self) -> FailedRequest {
+    pub(super) fn cancelled_failure(&self) -> FailedRequest {
         FailedRequest::permanent(
             self.error(ProviderErrorKind::Cancelled, "got a request that was then cancelled"),
         )
     }
 
     /// Returns the failure of a response that broke off.
-    pub(super) fn cut_off(&self) -> FailedRequest {
+    pub(super) fn cut_off_failure(&self) -> FailedRequest {
         let problem = "ended the response before its end marker";
         FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, problem))
     }

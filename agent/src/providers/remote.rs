@@ -12,7 +12,7 @@ use super::{
     ProviderKind, ProviderSettings, StrictTools,
     connection::{self, ProviderClient},
     decoder::ResponseDecoder,
-    failure::RequestIdentity,
+    failure::FailureContext,
     response::ResponseStream,
     retry::FailedRequest,
     settings,
@@ -26,7 +26,7 @@ pub struct RemoteProvider {
     client: ProviderClient,
     base: Url,
     settings: ProviderSettings,
-    identity: RequestIdentity,
+    identity: FailureContext,
 }
 
 impl RemoteProvider {
@@ -38,7 +38,7 @@ impl RemoteProvider {
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
         let client = connection::client(&base, &settings)?;
-        let identity = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
+        let identity = FailureContext { kind: settings.kind, key: settings.key.clone() };
         Ok(Self { client, base, settings, identity })
     }
 
@@ -59,7 +59,7 @@ impl RemoteProvider {
         // Use one timeout for both waits: connecting has its own limit, and the idle limit starts after it.
         let response = tokio::time::timeout(limits.connect_timeout + limits.idle_timeout, send)
             .await
-            .map_err(|_elapsed| self.identity.silence_failure(limits.idle_timeout))?
+            .map_err(|_elapsed| self.identity.idle_timeout_failure(limits.idle_timeout))?
             .map_err(|error| {
                 self.identity.connection_failure("cannot be reached, or broke the connection", error)
             })?;
@@ -127,7 +127,7 @@ impl Provider for RemoteProvider {
         tokio::select! {
             // `biased`: a request that is already cancelled is not sent.
             biased;
-            () = cancel.cancelled() => Err(self.identity.cancellation().error),
+            () = cancel.cancelled() => Err(self.identity.cancelled_failure().error),
             answer = asking => answer,
         }
     }

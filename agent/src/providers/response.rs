@@ -8,7 +8,7 @@ use portcullis_types::CancellationToken;
 use super::{
     connection::{self, Response},
     decoder::ResponseDecoder,
-    failure::RequestIdentity,
+    failure::FailureContext,
     retry::FailedRequest,
 };
 use crate::{Delta, DeltaStream};
@@ -22,7 +22,7 @@ pub(super) struct ResponseStream {
     ready_deltas: VecDeque<Delta>,
     /// The failure that ends the response. The stream returns it after all pieces that precede it.
     failure: Option<FailedRequest>,
-    identity: RequestIdentity,
+    identity: FailureContext,
     idle: Duration,
     cancel: CancellationToken,
 }
@@ -31,7 +31,7 @@ impl ResponseStream {
     pub(super) fn new(
         response: Response,
         decoder: ResponseDecoder,
-        identity: RequestIdentity,
+        identity: FailureContext,
         idle: Duration,
         cancel: CancellationToken,
     ) -> Self {
@@ -58,7 +58,7 @@ impl ResponseStream {
             let mut stream = stream?;
             loop {
                 if stream.cancel.is_cancelled() {
-                    return Some((Err(stream.identity.cancellation().error), None));
+                    return Some((Err(stream.identity.cancelled_failure().error), None));
                 }
                 if let Some(delta) = stream.ready_deltas.pop_front() {
                     let is_end = matches!(delta, Delta::End(_));
@@ -79,11 +79,11 @@ impl ResponseStream {
             tokio::select! {
                 // `biased`: read nothing after a cancellation.
                 biased;
-                () = self.cancel.cancelled() => Err(self.identity.cancellation()),
+                () = self.cancel.cancelled() => Err(self.identity.cancelled_failure()),
                 read = tokio::time::timeout(self.idle, connection::next_chunk(&mut self.response)) => match read {
                     Ok(Ok(chunk)) => Ok(chunk),
                     Ok(Err(error)) => Err(self.identity.connection_failure("broke the connection within its response", error)),
-                    Err(_) => Err(self.identity.silence_failure(self.idle)),
+                    Err(_) => Err(self.identity.idle_timeout_failure(self.idle)),
                 },
             }
         };
@@ -91,7 +91,7 @@ impl ResponseStream {
             Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready_deltas),
             Ok(None) => match self.decoder.finish(&mut self.ready_deltas) {
                 Ok(true) => Ok(()),
-                Ok(false) => return self.failure = Some(self.identity.cut_off()),
+                Ok(false) => return self.failure = Some(self.identity.cut_off_failure()),
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failure = Some(failure),

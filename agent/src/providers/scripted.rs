@@ -26,7 +26,7 @@ use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{ProviderKind, ProviderLimits, decoder::ResponseDecoder, failure::RequestIdentity};
+use super::{ProviderKind, ProviderLimits, decoder::ResponseDecoder, failure::FailureContext};
 use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
@@ -170,13 +170,13 @@ impl ScriptedProvider {
     /// [`ProviderKind::Ollama`]. The turn fails where the recorded response fails.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
-        let identity = RequestIdentity { kind, key: None };
+        let identity = FailureContext { kind, key: None };
         let mut decoder = ResponseDecoder::new(identity.clone(), ProviderLimits::default().response_bytes);
         let mut deltas = VecDeque::new();
         let read = decoder.push(body, &mut deltas).and_then(|()| decoder.finish(&mut deltas));
         let failure = match read {
             Ok(true) => None,
-            Ok(false) => Some(identity.cut_off()),
+            Ok(false) => Some(identity.cut_off_failure()),
             Err(fault) => Some(identity.decode_failure(fault)),
         };
         let mut pieces: VecDeque<ScriptedItem> = deltas.into_iter().map(ScriptedItem::Delta).collect();

@@ -21,9 +21,9 @@ fn tree() -> FileTree {
         system: Vec::new(),
         toolchain: Vec::new(),
         read_only: Vec::new(),
-        fixed: Vec::new(),
-        hidden: Vec::new(),
-        links: Vec::new(),
+        pinned: Vec::new(),
+        covered: Vec::new(),
+        symlinks: Vec::new(),
         home: "/".into(),
         user: None,
     }

@@ -108,7 +108,7 @@ fn without_whitespace(line: &str) -> String {
 }
 
 fn quote_lines(text: &str, lines: usize) -> String {
-    let mut quoted: Vec<String> = text.lines().take(lines.min(MAX_QUOTED_LINES)).map(shorten_line).collect();
+    let mut quoted: Vec<String> = text.lines().take(lines.min(MAX_QUOTED_LINES)).map(truncate_line).collect();
     if lines > MAX_QUOTED_LINES {
         quoted.push(format!("[{} more lines]", lines - MAX_QUOTED_LINES));
     }
@@ -116,10 +116,10 @@ fn quote_lines(text: &str, lines: usize) -> String {
 }
 
 fn quoted_line(line: &str) -> String {
-    format!("`{}`", shorten_line(line))
+    format!("`{}`", truncate_line(line))
 }
 
-fn shorten_line(line: &str) -> String {
+fn truncate_line(line: &str) -> String {
     match line.floor_char_boundary(MAX_QUOTED_LINE_BYTES) {
         end if end < line.len() => format!("{} [{} more bytes]", &line[..end], line.len() - end),
         _ => line.to_owned(),

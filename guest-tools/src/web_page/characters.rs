@@ -32,7 +32,7 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// Makes a text one line of at most `max_bytes`, without the invisible characters.
-pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
+pub(crate) fn truncate_to_line(text: &str, max_bytes: usize) -> String {
     let mut line = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     line.truncate(line.floor_char_boundary(max_bytes));
     line

@@ -60,7 +60,7 @@ fn is_in_foreign_content(tree: &HtmlTree, id: NodeId) -> bool {
 }
 
 fn line(text: &str) -> Option<String> {
-    let line = super::one_line(text);
+    let line = super::truncate_to_line(text);
     (!line.is_empty()).then_some(line)
 }
 

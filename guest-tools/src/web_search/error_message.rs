@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::web_page::{
-    characters::one_line,
+    characters::truncate_to_line,
     tree::{HtmlTree, ROOT},
 };
 
@@ -14,7 +14,7 @@ const MAX_MESSAGE_BYTES: usize = 300;
 const MAX_HTML_BYTES: usize = 64 << 10;
 
 /// JSON pointers (RFC 6901) to the messages in the providers' answers.
-const PLACES: [&str; 7] = [
+const MESSAGE_POINTERS: [&str; 7] = [
     "/error/message",
     "/error/detail",
     "/detail/error",
@@ -29,7 +29,7 @@ pub(super) fn message(bytes: &[u8]) -> String {
     let message = match serde_json::from_slice::<Value>(bytes) {
         Ok(answer) => {
             let text = |pointer: &&str| answer.pointer(pointer).and_then(Value::as_str);
-            PLACES.iter().find_map(text).unwrap_or_default().to_owned()
+            MESSAGE_POINTERS.iter().find_map(text).unwrap_or_default().to_owned()
         }
         Err(_) => {
             let start = &bytes[..bytes.len().min(MAX_HTML_BYTES)];
@@ -37,7 +37,7 @@ pub(super) fn message(bytes: &[u8]) -> String {
             if text.trim_start().starts_with('<') { title(&text) } else { plain_text(&text) }
         }
     };
-    one_line(&message, MAX_MESSAGE_BYTES)
+    truncate_to_line(&message, MAX_MESSAGE_BYTES)
 }
 
 /// The title of a page, or its first heading.

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::{duckduckgo::begins_with_date, response::SearchHit};
 use crate::web_page::{
-    characters::one_line,
+    characters::truncate_to_line,
     escape::{escape_line, escape_target},
 };
 
@@ -104,20 +104,20 @@ fn clean(provider_result: &SearchHit) -> Option<CleanResult> {
     if !is_of_the_web || !is_plain || url.as_str().len() > MAX_URL_BYTES {
         return None;
     }
-    let title = bounded_line(&provider_result.title, MAX_TITLE_BYTES);
+    let title = truncate_line(&provider_result.title, MAX_TITLE_BYTES);
     let title = if title.is_empty() { url.host_str().unwrap_or_default().to_owned() } else { title };
-    let published = provider_result.published.as_deref().map(|date| bounded_line(date, MAX_DATE_BYTES));
+    let published = provider_result.published.as_deref().map(|date| truncate_line(date, MAX_DATE_BYTES));
     Some(CleanResult {
         title,
-        snippet: bounded_line(&provider_result.snippet, MAX_SNIPPET_BYTES),
+        snippet: truncate_line(&provider_result.snippet, MAX_SNIPPET_BYTES),
         published: published.filter(|date| !date.is_empty()),
         url,
     })
 }
 
 /// Makes a text one line of bounded length. `…` marks a cut.
-fn bounded_line(text: &str, max_bytes: usize) -> String {
-    let mut line = one_line(&text[..text.floor_char_boundary(MAX_CLEANED_BYTES)], MAX_CLEANED_BYTES);
+fn truncate_line(text: &str, max_bytes: usize) -> String {
+    let mut line = truncate_to_line(&text[..text.floor_char_boundary(MAX_CLEANED_BYTES)], MAX_CLEANED_BYTES);
     if line.len() > max_bytes {
         line.truncate(line.floor_char_boundary(max_bytes));
         line.truncate(line.trim_end().len());
@@ -148,7 +148,7 @@ pub(super) fn list(chosen: &ChosenResults, unresponsive: &[String]) -> ToolOutpu
             ));
         }
         if !unresponsive.is_empty() {
-            let engines = escape_line(&bounded_line(&unresponsive.join(", "), MAX_UNRESPONSIVE_BYTES));
+            let engines = escape_line(&truncate_line(&unresponsive.join(", "), MAX_UNRESPONSIVE_BYTES));
             text.push_str(&format!(" These engines behind the provider did not answer: {engines}."));
         }
     }

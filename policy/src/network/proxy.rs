@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(text.parse::<ProxyAddress>().expect(text).to_string(), expected);
         }
         for (text, part) in [
-            ("https://proxy.example:3128", "without TLS"),
+            ("https://proxy.example:3128", "do not use TLS"),
             ("http://user@proxy.example:3128", "leave out user and password"),
             ("http://user:word@proxy.example:3128", "leave out user and password"),
             ("http://proxy.example:3128/path", "write `http://proxy.example:3128`"),

@@ -236,11 +236,11 @@ fn the_vault_is_alone_read_only_and_out_of_reach_of_tiers() {
          read_only = { profile = 'P', approval = 'allow' }\n",
         &[
             "portcullis.toml:6:12: profiles.P.mounts.vault: the vault is never writable; write `vault = \"read\"`",
-            "portcullis.toml:7:11: profiles.Q: the vault is never together with a writable mount, and `s` is one",
-            "portcullis.toml:10:12: profiles.Nothing.mounts.s: the profile `Nothing` has no mounts; use one of \
-             another name",
-            "portcullis.toml:12:25: tiers.read_only.profile: no tier's profile reaches the vault, and `P` does; \
-             name it in `[tools]` instead",
+            "portcullis.toml:7:11: profiles.Q: a profile with the vault cannot have a writable mount; make `s` read-only, or use two profiles",
+            "portcullis.toml:10:12: profiles.Nothing.mounts.s: the profile `Nothing` cannot have mounts; give \
+             this profile another name",
+            "portcullis.toml:12:25: tiers.read_only.profile: `P` has the vault, so it cannot be the profile of \
+             a tier; name it in an entry `[tools.NAME]`",
         ],
     );
 }

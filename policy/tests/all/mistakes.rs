@@ -90,7 +90,7 @@ const CASES: &[Case] = &[
         Edit("vault = \"read\"", "vault = \"read\", tmp = \"write\""),
         Fault,
         16,
-        "never together with a writable",
+        "cannot have a writable mount",
     ),
     (Add("[shell]\nmounts = { vault = \"read\" }"), Fault, 19, "vault"),
     (Edit("read_only = { profile = \"R\"", "read_only = { profile = \"V\""), Fault, 11, "vault"),

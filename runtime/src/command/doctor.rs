@@ -29,7 +29,7 @@ use crate::{
 };
 
 use self::findings::{
-    AuditFinding, EgressFinding, Findings, KernelReport, LayerFinding, LinkFinding, MissingPart,
+    AuditFinding, EgressFinding, Findings, HardLinkFinding, KernelReport, LayerFinding, MissingPart,
     PolicyFinding, ProjectFinding, ProvenAttempt, SecretFinding, ShellFinding, ShellLayer, ToolCount,
 };
 use super::tools::ShellState;
@@ -112,7 +112,7 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
         secrets: secret_findings(&files, &policy),
         tools: registry.as_ref().map(count_tools),
         audit,
-        hard_links: registry.as_ref().map(LinkFinding::collect),
+        hard_links: registry.as_ref().map(HardLinkFinding::collect),
         error: error.map(|error| format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
         project: setup::project(common)?
             .map(|project| ProjectFinding { name: project.name, folder: project.folder }),

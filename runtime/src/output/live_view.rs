@@ -122,7 +122,7 @@ impl LiveView {
             AgentEvent::ToolEnd { result } => self.show_result(state, result),
             AgentEvent::Steered { messages } => {
                 for message in messages.iter() {
-                    self.show_line(state, &format!("you: {}", excerpt(&Message::text(message))));
+                    self.show_line(state, &format!("you: {}", truncate_to_line(&Message::text(message))));
                 }
             }
             AgentEvent::MessageEnd { .. } => self.end_line(state),
@@ -151,7 +151,10 @@ impl LiveView {
     fn show_call(&self, state: &mut LiveState, event: &ToolEvent) {
         match event {
             ToolEvent::Requested { call_id, tool, arguments } => {
-                self.show_line(state, &format!("→ {} {}", excerpt(tool), excerpt(arguments)));
+                self.show_line(
+                    state,
+                    &format!("→ {} {}", truncate_to_line(tool), truncate_to_line(arguments)),
+                );
                 state.running.push((call_id.clone(), tool.clone()));
                 state.runs_concurrently = state.running.len() > 1;
                 self.show_waiting_for_calls(state);
@@ -160,11 +163,12 @@ impl LiveView {
             ToolEvent::Heartbeat { call_id, elapsed } if !self.output.is_terminal => {
                 let running =
                     state.running.iter().find(|(call, _)| call == call_id && state.runs_concurrently);
-                let name = running.map(|(_, tool)| format!("{}, ", excerpt(tool))).unwrap_or_default();
+                let name =
+                    running.map(|(_, tool)| format!("{}, ", truncate_to_line(tool))).unwrap_or_default();
                 self.show_line(state, &format!("  · {name}running for {} s", elapsed.as_secs()));
             }
             ToolEvent::Progress { text, .. } => {
-                self.show_line(state, &format!("  · {}", excerpt(text.trim_end())));
+                self.show_line(state, &format!("  · {}", truncate_to_line(text.trim_end())));
                 self.show_waiting_for_calls(state);
             }
             ToolEvent::Update { call_id, partial } => {
@@ -191,8 +195,11 @@ impl LiveView {
         // Output that was streamed is not repeated with the result.
         let index = state.streamed_outputs.iter().position(|(call, _)| *call == result.call_id);
         let streamed = index.map(|index| state.streamed_outputs.swap_remove(index).1);
-        let name =
-            if state.runs_concurrently { format!("{}, ", excerpt(&result.tool)) } else { String::new() };
+        let name = if state.runs_concurrently {
+            format!("{}, ", truncate_to_line(&result.tool))
+        } else {
+            String::new()
+        };
         let duration_text = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
             ToolOutcome::Output(output) => {
@@ -283,11 +290,11 @@ impl LiveView {
         // Always show the last line, because it may report that there is more.
         let shown_count = if lines.len() > max_lines { max_lines - 1 } else { lines.len() };
         for line in &lines[..shown_count] {
-            self.show_line(state, &format!("  │ {}", excerpt(line)));
+            self.show_line(state, &format!("  │ {}", truncate_to_line(line)));
         }
         if shown_count < lines.len() {
             self.show_line(state, &format!("  ┆ {} more lines", lines.len() - max_lines));
-            self.show_line(state, &format!("  │ {}", excerpt(lines[lines.len() - 1])));
+            self.show_line(state, &format!("  │ {}", truncate_to_line(lines[lines.len() - 1])));
         }
     }
 
@@ -376,7 +383,7 @@ fn style(line: &str) -> Option<Style> {
 }
 
 /// Formats a text for one line: escaped, and truncated to [`MAX_SHOWN_CHARS`].
-fn excerpt(words: &str) -> String {
+fn truncate_to_line(words: &str) -> String {
     let mut characters = words.chars();
     let shown_part: String = characters.by_ref().take(MAX_SHOWN_CHARS).collect();
     let ellipsis = if characters.next().is_some() { "…" } else { "" };

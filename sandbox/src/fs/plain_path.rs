@@ -12,7 +12,7 @@ use std::{
 use rustix::{fs::OFlags, io::Errno};
 
 use super::{GuestFs, resolve};
-use crate::mounts::resolve_without_links;
+use crate::mounts::resolve_without_symlinks;
 
 impl GuestFs {
     /// Opens the target of a path, and returns its path below the mount if that is known without a further look.
@@ -34,7 +34,7 @@ impl GuestFs {
         if is_root
             && !writes
             && path.split('/').all(is_plain)
-            && let Ok(target) = resolve_without_links(base.as_fd(), path, flags)
+            && let Ok(target) = resolve_without_symlinks(base.as_fd(), path, flags)
         {
             return Ok((target, Some(path.split('/').map(str::to_owned).collect())));
         }

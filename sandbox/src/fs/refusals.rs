@@ -101,7 +101,7 @@ impl GuestFs {
     /// not be changed in place, because another name may be in a folder that this guest must not write.
     /// Replacing the file is allowed, because the other names keep the old content. A private file must not
     /// be read under a name outside its private folder.
-    pub(super) fn judge_links(
+    pub(super) fn judge_hard_links(
         &mut self,
         preopen: usize,
         below: &[String],

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    FileIdentity, LinkSearchFault, MAX_NAMED, PrivateLinks,
+    FileIdentity, HardLinkSearchFault, MAX_NAMED, PrivateHardLinks,
     private::handle_path,
     walk::{CountedFiles, FolderWalk},
 };
@@ -22,7 +22,7 @@ const EXAMINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hard links that `doctor` found.
 #[derive(Debug, Default)]
-pub struct LinkReport {
+pub struct HardLinkReport {
     /// Files with one name in a mount and another name in another mount or outside all mounts. Each entry
     /// is the guest path with an explanation. At most 20.
     pub shared_files: Vec<String>,
@@ -44,7 +44,7 @@ pub struct LinkReport {
 /// Searches all mounts for files that also have names elsewhere, with limits on entries and time. The
 /// search blocks, so it must not run during a call.
 #[must_use]
-pub fn examine_links(mounts: &MountTable) -> LinkReport {
+pub fn examine_hard_links(mounts: &MountTable) -> HardLinkReport {
     let private = mounts.private_links().clone();
     let mounts = mounts.iter().map(|mount| (mount.name().to_string(), Arc::clone(mount.directory())));
     let mounts: Vec<_> = mounts.collect();
@@ -55,21 +55,21 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
         let _unheard = sender.send(examine(&private, &mounts));
     });
     let report = spawned.ok().and_then(|_detached| answer.recv_timeout(EXAMINE_TIMEOUT).ok());
-    report.unwrap_or_else(|| LinkReport {
+    report.unwrap_or_else(|| HardLinkReport {
         has_more: true,
-        search_fault: Some(LinkSearchFault::Overdue.hint()),
-        ..LinkReport::default()
+        search_fault: Some(HardLinkSearchFault::Overdue.hint()),
+        ..HardLinkReport::default()
     })
 }
 
-fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkReport {
+fn examine(private: &PrivateHardLinks, mounts: &[(String, Arc<OwnedFd>)]) -> HardLinkReport {
     let exposed = private.search_now();
-    let mut report = LinkReport {
+    let mut report = HardLinkReport {
         is_private_exposed: !exposed.names().is_empty(),
         private_files: exposed.names().to_vec(),
         private_files_omitted: exposed.unnamed_count(),
-        search_fault: exposed.search_fault.map(LinkSearchFault::hint),
-        ..LinkReport::default()
+        search_fault: exposed.search_fault.map(HardLinkSearchFault::hint),
+        ..HardLinkReport::default()
     };
     let mut files: BTreeMap<FileIdentity, (u64, Vec<(String, u64)>)> = BTreeMap::new();
     let mut remaining_entries = MAX_EXAMINED_ENTRIES;

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_SEARCH_TIMEOUT, LinkSearchFault, PrivatePaths, SEARCH_TIMEOUT, walk};
+use super::{ExposedFiles, FIRST_SEARCH_TIMEOUT, HardLinkSearchFault, PrivatePaths, SEARCH_TIMEOUT, walk};
 
 /// The minimum time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
@@ -31,12 +31,12 @@ const STALE_RESULT_TTL: Duration = Duration::from_secs(30);
 
 /// The repeated search for private files that have names elsewhere.
 #[derive(Debug, Clone, Default)]
-pub struct PrivateLinks {
+pub struct PrivateHardLinks {
     /// `None` if there are no private places.
-    searcher: Option<Arc<LinkSearcher>>,
+    searcher: Option<Arc<HardLinkSearcher>>,
 }
 
-struct LinkSearcher {
+struct HardLinkSearcher {
     search: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
     state: Mutex<SearchState>,
     search_ended: Notify,
@@ -57,7 +57,7 @@ struct LastSearch {
     exposed_files: Arc<ExposedFiles>,
 }
 
-impl PrivateLinks {
+impl PrivateHardLinks {
     /// Prepares the search of the vault and these paths, without starting it.
     #[must_use]
     pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
@@ -69,8 +69,11 @@ impl PrivateLinks {
     }
 
     fn searching_with(search: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
-        let searcher =
-            LinkSearcher { search: Box::new(search), state: Mutex::default(), search_ended: Notify::new() };
+        let searcher = HardLinkSearcher {
+            search: Box::new(search),
+            state: Mutex::default(),
+            search_ended: Notify::new(),
+        };
         Self { searcher: Some(Arc::new(searcher)) }
     }
 
@@ -96,7 +99,7 @@ impl PrivateLinks {
     }
 }
 
-impl LinkSearcher {
+impl HardLinkSearcher {
     /// Returns a result that is usable without waiting, if there is one. Starts a search if none is
     /// running.
     fn current_result(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
@@ -177,13 +180,13 @@ impl SearchState {
     /// Returns the result that is used while a search is overdue.
     fn fallback_result(&self) -> Arc<ExposedFiles> {
         self.stale_result().map_or_else(
-            || Arc::new(ExposedFiles::unknown(LinkSearchFault::Overdue)),
+            || Arc::new(ExposedFiles::unknown(HardLinkSearchFault::Overdue)),
             |last| Arc::clone(&last.exposed_files),
         )
     }
 }
 
-impl fmt::Debug for LinkSearcher {
+impl fmt::Debug for HardLinkSearcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LinkSearcher").field("seen", &self.state).finish_non_exhaustive()
     }
@@ -194,14 +197,14 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::hard_links::LinkSuspicion;
+    use crate::hard_links::HardLinkSuspicion;
 
     /// Returns a search that ends on command.
-    fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
+    fn held_links() -> (PrivateHardLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
         let (answer, answers) = mpsc::channel();
         let (start_sender, starts) = mpsc::channel();
         let answers = Mutex::new(answers);
-        let links = PrivateLinks::searching_with(move || {
+        let links = PrivateHardLinks::searching_with(move || {
             start_sender.send(()).expect("heard");
             answers.lock().recv().unwrap_or_default()
         });
@@ -211,7 +214,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_search_that_hangs_blocks_no_call_and_counts_as_suspicion() {
         let (links, answer, starts) = held_links();
-        let overdue = Some(LinkSuspicion::Unknown(LinkSearchFault::Overdue));
+        let overdue = Some(HardLinkSuspicion::Unknown(HardLinkSearchFault::Overdue));
         // Both calls run on this thread, so a search that blocked it would let neither end.
         let (first, second) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((first.suspects_any(), second.suspects_any()), (overdue, overdue));
@@ -235,13 +238,13 @@ mod tests {
         };
         assert!(ended(Duration::ZERO).fresh_result().is_none());
         assert_eq!(ended(Duration::from_secs(1)).fallback_result().suspects_any(), None);
-        let overdue = Some(LinkSuspicion::Unknown(LinkSearchFault::Overdue));
+        let overdue = Some(HardLinkSuspicion::Unknown(HardLinkSearchFault::Overdue));
         assert_eq!(ended(STALE_RESULT_TTL).fallback_result().suspects_any(), overdue);
         assert_eq!(SearchState::default().fallback_result().suspects_any(), overdue);
     }
 
     #[tokio::test]
     async fn empty_private_set_suspects_no_link() {
-        assert_eq!(PrivateLinks::default().exposed().await.suspects_any(), None);
+        assert_eq!(PrivateHardLinks::default().exposed().await.suspects_any(), None);
     }
 }

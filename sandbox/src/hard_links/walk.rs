@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    ExposedFiles, FileIdentity, LinkSearchFault, MAX_PRIVATE_ENTRIES,
+    ExposedFiles, FileIdentity, HardLinkSearchFault, MAX_PRIVATE_ENTRIES,
     private::{OpenPrivatePath, PrivateKind, handle_path},
 };
 
@@ -63,7 +63,7 @@ pub(super) fn search_private(opened_paths: &[OpenPrivatePath]) -> ExposedFiles {
 
 fn search_once(
     opened_paths: &[OpenPrivatePath],
-) -> (BTreeMap<FileIdentity, String>, Option<LinkSearchFault>) {
+) -> (BTreeMap<FileIdentity, String>, Option<HardLinkSearchFault>) {
     let mut walk = FolderWalk { remaining_entries: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
     for (number, opened) in opened_paths.iter().enumerate() {
         if opened.is_read_only() {
@@ -84,8 +84,8 @@ fn search_once(
         }
     }
     let unknown = match (walk.is_incomplete, walk.has_more) {
-        (true, _) => Some(LinkSearchFault::Unreadable),
-        (false, true) => Some(LinkSearchFault::TooMany),
+        (true, _) => Some(HardLinkSearchFault::Unreadable),
+        (false, true) => Some(HardLinkSearchFault::TooMany),
         (false, false) => None,
     };
     let outside =
@@ -182,7 +182,7 @@ mod tests {
     use rustix::fs::Stat;
 
     use super::*;
-    use crate::hard_links::{LinkSuspicion, PrivatePaths};
+    use crate::hard_links::{HardLinkSuspicion, PrivatePaths};
 
     fn stat(path: &Path) -> Stat {
         rustix::fs::stat(path).expect("the path exists")
@@ -238,7 +238,7 @@ mod tests {
             let exposed = search_private(&opened_paths);
             assert_eq!(
                 exposed.suspicion_of(&stat(&path_of("shared/innocent"))),
-                Some(LinkSuspicion::Private),
+                Some(HardLinkSuspicion::Private),
                 "{file}"
             );
             assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/a"))), None, "{file}");
@@ -296,6 +296,6 @@ mod tests {
         std::os::unix::fs::symlink(path_of("shared"), path_of("state")).expect("linked");
         let exposed = search_private(&opened_paths);
         assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/a"))), None);
-        assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/log"))), Some(LinkSuspicion::Private));
+        assert_eq!(exposed.suspicion_of(&stat(&path_of("shared/log"))), Some(HardLinkSuspicion::Private));
     }
 }

@@ -64,18 +64,18 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     }
     let taken = replace::retry_with_parents(&target, || match import::lock(path, &target) {
         // Only a system error can mean that a parent directory is missing.
-        Err(LockFault::System(error)) => Err(error),
+        Err(LockError::System(error)) => Err(error),
         taken => Ok(taken),
     });
     match taken {
         Ok(Ok(number)) => Ok(PathLock { number }),
-        Ok(Err(LockFault::HeldAlready)) => {
+        Ok(Err(LockError::HeldAlready)) => {
             Err(ToolError::failed(format!("cannot lock `{path}`: this call holds its lock already")))
         }
-        Ok(Err(LockFault::TooMany)) => Err(ToolError::failed(format!(
+        Ok(Err(LockError::TooMany)) => Err(ToolError::failed(format!(
             "cannot lock `{path}`: this call already holds {MAX_HELD_LOCKS} locks, the maximum"
         ))),
-        Ok(Err(LockFault::System(failure))) | Err(failure) => Err(tool_error(failure, "lock", path)),
+        Ok(Err(LockError::System(failure))) | Err(failure) => Err(tool_error(failure, "lock", path)),
     }
 }
 
@@ -93,7 +93,7 @@ impl Drop for PathLock {
 }
 
 /// Why a lock was not taken.
-enum LockFault {
+enum LockError {
     HeldAlready,
     TooMany,
     System(io::Error),

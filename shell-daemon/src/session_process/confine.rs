@@ -67,12 +67,12 @@ pub(super) fn confine(
         system: system.to_vec(),
         toolchain: toolchain.to_vec(),
         read_only: setup.protected.clone(),
-        fixed: setup.fixed.clone(),
-        hidden: setup.hidden.clone(),
+        pinned: setup.fixed.clone(),
+        covered: setup.hidden.clone(),
         files,
         // Files of a project may name the project by its path on the machine, such as the scripts of Python's virtual
         // environments.
-        links: setup
+        symlinks: setup
             .paths
             .get(setup.home)
             .map(|home| (home.path.clone(), home.target.clone()))

@@ -66,11 +66,11 @@ macro_rules! select_events {
 }
 
 /// The statements of a listing: of a topic, and of all.
-pub(super) const OF_TOPIC: &str = select_events!(
+pub(super) const SELECT_EVENTS_OF_TOPIC: &str = select_events!(
     "select id, bytes from event_topics join events on id = event \
      where topic = $4 and event > $1 order by event limit $2"
 );
-pub(super) const OF_ALL: &str =
+pub(super) const SELECT_ALL_EVENTS: &str =
     select_events!("select id, bytes from events where id > $1 order by id limit $2");
 
 pub(crate) async fn events(
@@ -83,9 +83,9 @@ pub(crate) async fn events(
     let statement = match topic {
         Some(topic) => {
             parameters.push(topic.into());
-            OF_TOPIC
+            SELECT_EVENTS_OF_TOPIC
         }
-        None => OF_ALL,
+        None => SELECT_ALL_EVENTS,
     };
     let rows = sql.rows(statement, parameters).await?;
     page(rows, limit, read_event)

@@ -25,8 +25,8 @@ fn listings_search_each_table_through_an_index() {
         (external_calls::SIZES, "calls_by_age"),
         (external_calls::LIST_SHOWN, "space_messages_by_call"),
         (external_calls::SHOWN_SIZES, "space_messages_by_call"),
-        (events::OF_TOPIC, "event_topics"),
-        (events::OF_ALL, "events"),
+        (events::SELECT_EVENTS_OF_TOPIC, "event_topics"),
+        (events::SELECT_ALL_EVENTS, "events"),
         (notes::DUE, "notes_by_due"),
         (inbox::WITH_ENTRIES, "inboxes_with_entries"),
     ] {

@@ -51,7 +51,7 @@ impl<'s> CostSurvey<'s> {
         }
         for (keyword, subschema) in map {
             match subschema {
-                _ if DATA.contains(&keyword.as_str()) => {}
+                _ if DATA_KEYWORDS.contains(&keyword.as_str()) => {}
                 Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
                     schemas.values().try_for_each(|schema| self.schema(schema))?;
                 }
@@ -136,4 +136,4 @@ pub(super) const SCHEMAS_BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Keywords whose values are data, not schemas.
-pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+pub(super) const DATA_KEYWORDS: [&str; 4] = ["enum", "const", "default", "examples"];

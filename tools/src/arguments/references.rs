@@ -10,7 +10,7 @@ use jsonschema::{Uri, uri};
 use serde_json::Value;
 
 use super::{
-    bounds::{DATA, SCHEMAS_BY_NAME},
+    bounds::{DATA_KEYWORDS, SCHEMAS_BY_NAME},
     schema::SchemaError,
 };
 
@@ -110,7 +110,7 @@ impl<'s> ReferenceSurvey<'s> {
                 return Err(unusable_reference(name));
             }
         }
-        for keyword in REFERRING {
+        for keyword in REFERENCE_KEYWORDS {
             if let Some(text) = text_of(keyword) {
                 self.schema_index.references.push(Reference { schema, base: base.clone(), text });
             }
@@ -118,7 +118,7 @@ impl<'s> ReferenceSurvey<'s> {
         for (keyword, subschema) in map {
             self.path.push(PointerStep::Key(keyword));
             match subschema {
-                _ if DATA.contains(&keyword.as_str()) => {}
+                _ if DATA_KEYWORDS.contains(&keyword.as_str()) => {}
                 Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
                     for (name, schema) in schemas {
                         self.schema_below(PointerStep::Key(name), schema, base)?;
@@ -200,7 +200,7 @@ fn spelled_out(value: &Value, targets: &Targets) -> Value {
             let mut copy: serde_json::Map<_, _> =
                 map.iter().map(|(key, subschema)| (key.clone(), spelled_out(subschema, targets))).collect();
             if let Some(target_lists) = targets.get(&address(value)) {
-                for keyword in REFERRING {
+                for keyword in REFERENCE_KEYWORDS {
                     copy.remove(keyword);
                 }
                 if let [targets] = target_lists.as_slice()
@@ -255,7 +255,7 @@ fn unusable_reference(reference: &str) -> SchemaError {
 }
 
 /// Keywords that refer to a schema.
-const REFERRING: [&str; 2] = ["$ref", "$dynamicRef"];
+const REFERENCE_KEYWORDS: [&str; 2] = ["$ref", "$dynamicRef"];
 
 #[cfg(test)]
 mod tests {

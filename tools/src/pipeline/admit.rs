@@ -31,8 +31,8 @@ pub(crate) fn admit(
     let policy = &*host.policy;
     let descriptor = checked.tool.descriptor();
     let assignment = policy.assign(descriptor).map_err(|denial| refuse(denial, pending_record))?;
-    pending_record.call.tier = Some(assignment.tier);
-    pending_record.call.profile = Some(assignment.profile.as_str().into());
+    pending_record.row.tier = Some(assignment.tier);
+    pending_record.row.profile = Some(assignment.profile.as_str().into());
     let mut fixed_approval = Approval::Allow;
     let mut approval_source = match assignment.approval {
         Approval::Allow => String::new(),
@@ -74,7 +74,7 @@ const CALLERS_POLICY: &str = "the caller's approval policy";
 
 /// Turns a denial into an error for the model, and records the rule and the decision in the audit row.
 pub(super) fn refuse(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
-    pending_record.call.decision = Some(Decision::Deny);
-    pending_record.call.rule = Some(denial.rule.as_str().into());
+    pending_record.row.decision = Some(Decision::Deny);
+    pending_record.row.rule = Some(denial.rule.as_str().into());
     denial.into()
 }

@@ -144,7 +144,7 @@ async fn judge_grants(
     let paths = PathContext { mounts, exposed_files: exposed };
     let mut subjects = subjects(tool, args)?;
     subjects.extend(tool.backend().configured_subject(args)?);
-    pending_record.call.subjects = subjects.iter().map(row_subject).collect();
+    pending_record.row.subjects = subjects.iter().map(row_subject).collect();
     // An operation accesses nothing itself, so only its steps are judged by its arguments.
     let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
     let judged_tool = JudgedTool { descriptor: tool.descriptor(), subjects: own_subjects };
@@ -161,10 +161,10 @@ async fn judge_grants(
     let flow_match = std::iter::once(&grant)
         .chain(steps.iter().map(|step| &step.grant))
         .find_map(|grant| grant.flow.as_ref());
-    pending_record.call.flow_rule = flow_match.map(|flow_match| flow_match.rule.as_str().into());
-    pending_record.call.decision = Some(audit::Decision::Allow);
-    pending_record.call.rule = Some(rule_of(&grant).into());
-    pending_record.call.mounts = grant
+    pending_record.row.flow_rule = flow_match.map(|flow_match| flow_match.rule.as_str().into());
+    pending_record.row.decision = Some(audit::Decision::Allow);
+    pending_record.row.rule = Some(rule_of(&grant).into());
+    pending_record.row.mounts = grant
         .mounts
         .iter()
         .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
@@ -175,7 +175,7 @@ async fn judge_grants(
 /// Refuses the call, and records the flow rule if one denied it.
 pub(super) fn refuse_flow(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
-        pending_record.call.flow_rule = Some(denial.rule.as_str().into());
+        pending_record.row.flow_rule = Some(denial.rule.as_str().into());
     }
     refuse(denial, pending_record)
 }
@@ -237,7 +237,7 @@ async fn ask_approval(
         agent_id: caller.agent_id.clone(),
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
-        tier: pending_record.call.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
+        tier: pending_record.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
         unconfined: checked.tool.backend().is_unconfined(),
         confinement: checked.tool.confinement(),
         arguments: checked.args.text().to_owned(),

@@ -166,27 +166,28 @@ fn written_out(block: &Content) -> String {
 
 /// Describes a block by its kind and its fields.
 fn described(block: &Content) -> String {
-    let typed =
-        |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), escape_short);
+    let typed = |mime_type: &Option<String>| {
+        mime_type.as_deref().map_or_else(|| "no type".to_owned(), escape_truncated)
+    };
     match block {
         Content::Text { .. } => "text".to_owned(),
-        Content::Image { mime_type, .. } => format!("image, {}, base64", escape_short(mime_type)),
-        Content::Audio { mime_type, .. } => format!("audio, {}, base64", escape_short(mime_type)),
+        Content::Image { mime_type, .. } => format!("image, {}, base64", escape_truncated(mime_type)),
+        Content::Audio { mime_type, .. } => format!("audio, {}, base64", escape_truncated(mime_type)),
         Content::Resource { uri, mime_type, blob: Some(_), .. } => {
-            format!("resource {}, {}, base64", escape_short(uri), typed(mime_type))
+            format!("resource {}, {}, base64", escape_truncated(uri), typed(mime_type))
         }
         Content::Resource { uri, mime_type, .. } => {
-            format!("resource {}, {}", escape_short(uri), typed(mime_type))
+            format!("resource {}, {}", escape_truncated(uri), typed(mime_type))
         }
         Content::ResourceLink { uri, name, .. } => {
-            format!("link {}, {}", escape_short(name), escape_short(uri))
+            format!("link {}, {}", escape_truncated(name), escape_truncated(uri))
         }
         _ => "content of another kind".to_owned(),
     }
 }
 
 /// Escapes the start of a tool's text, for use in a line of the host.
-fn escape_short(text: &str) -> String {
+fn escape_truncated(text: &str) -> String {
     let escaped = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
     let cut_at = escaped.floor_char_boundary(MAX_NAMED_BYTES);
     if cut_at < escaped.len() || text.len() > MAX_NAMED_BYTES {

@@ -77,14 +77,14 @@ pub(super) async fn check_again(
     };
     for hook in hooks.iter() {
         if let Some(arguments) = hooks::run_before_hook(hook, &checked, caller, pending_record).await? {
-            let model_args_sha256 = pending_record.call.args_sha256.clone();
+            let model_args_sha256 = pending_record.row.args_sha256.clone();
             let Checked { call, tool, .. } = checked;
             checked = match check_with_arguments(call, Arc::clone(&tool), arguments, pending_record) {
                 Ok(checked) => checked,
                 // The mistake is the hook's, so the model has nothing to correct. The row keeps the hash of
                 // the model's arguments.
                 Err(error) => {
-                    pending_record.call.args_sha256 = model_args_sha256;
+                    pending_record.row.args_sha256 = model_args_sha256;
                     return Err(hooks::refuse_invalid_call(&tool, &error, pending_record));
                 }
             };
@@ -110,10 +110,10 @@ async fn repaired_by_hooks(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    let model_args_sha256 = pending_record.call.args_sha256.clone();
+    let model_args_sha256 = pending_record.row.args_sha256.clone();
     // If the hook's arguments do not fit either, report the error of the model's arguments, and record their hash.
     check_with_arguments(call, tool, arguments, pending_record).map_err(|_other| {
-        pending_record.call.args_sha256 = model_args_sha256;
+        pending_record.row.args_sha256 = model_args_sha256;
         error
     })
 }
@@ -137,7 +137,7 @@ fn check_against_schema(
     tool: &RegisteredTool,
     pending_record: &mut PendingRecord,
 ) -> Result<(ToolArgs, CallNotes), ToolError> {
-    pending_record.call.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
+    pending_record.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
     let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {

@@ -15,7 +15,7 @@ pub(super) fn judged_run<'c>(
     pending_record: &mut PendingRecord,
 ) -> RunContext<'c> {
     let mut run = host.labels.context(caller);
-    pending_record.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
+    pending_record.row.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
     // An operation was judged and approved as a whole, so ignore the labels of its own earlier requests.
     if let Some(operation) = caller.operation_step.as_ref().and_then(|step| step.reads_as.as_deref()) {
         let is_own = |label: &FlowLabel, reader: &str| {

@@ -13,7 +13,7 @@ use portcullis_types::{ArgumentRole, RoleKind};
 use super::path_target::{PathContext, SymlinkHandling, is_reached_as_written, judge_target};
 use crate::{
     approval::StepGrant,
-    sandbox::hard_links::{ExposedFiles, LinkSuspicion},
+    sandbox::hard_links::{ExposedFiles, HardLinkSuspicion},
 };
 
 /// A tool, or a step of an operation, with the subjects of its arguments.
@@ -118,10 +118,10 @@ fn judge<T: TraceSink>(
 }
 
 /// Returns the denial of a command while a private file is exposed in a mount.
-fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
+fn command_denial(suspect: HardLinkSuspicion, exposed: &ExposedFiles) -> Denial {
     let rule = "shell".to_owned();
     match suspect {
-        LinkSuspicion::Private => {
+        HardLinkSuspicion::Private => {
             let hint = "a command could reach the file under another name; to fix it, an operator removes the other \
                         name, which `find MOUNT -samefile FILE` shows, or recreates the file";
             let more_count = exposed.names().len() + exposed.unnamed_count() - 1;
@@ -136,7 +136,7 @@ fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
                 },
             }
         }
-        LinkSuspicion::Unknown(uncertainty) => Denial {
+        HardLinkSuspicion::Unknown(uncertainty) => Denial {
             code: DenialCode::LinksUnknown,
             rule,
             subject: "a file in a mount".to_owned(),

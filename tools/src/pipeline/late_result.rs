@@ -40,7 +40,7 @@ pub(crate) async fn take(
     // The events of the call ended with the call.
     let caller = &Caller { on_event: None, ..caller.clone() };
     pending_record.is_late = true;
-    pending_record.call.operation_id = Some(late.id.as_str().into());
+    pending_record.row.operation_id = Some(late.id.as_str().into());
     let LateResult { id, tool, arguments, result } = late;
     // Label the run before the model gets the text.
     host.labels.add_labels(&caller.owner(), [(FlowLabel::Web, id.clone())]);

@@ -11,7 +11,7 @@ use rustix::{
 };
 
 use crate::{
-    sandbox::hard_links::{self, ExposedFiles, LinkSuspicion},
+    sandbox::hard_links::{self, ExposedFiles, HardLinkSuspicion},
     sandbox::mounts::{MountTable, real_path, resolve_beneath},
     sandbox::repository,
 };
@@ -56,10 +56,10 @@ pub(super) fn judge_target(
     let is_opened = exists && matches!(final_symlink, SymlinkHandling::Follow);
     if is_opened && !is_vault {
         match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed_files)) {
-            Some(LinkSuspicion::Private) => {
+            Some(HardLinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, hard_links::PRIVATE));
             }
-            Some(LinkSuspicion::Unknown(uncertainty)) => {
+            Some(HardLinkSuspicion::Unknown(uncertainty)) => {
                 return Err(path_denial(path, DenialCode::LinksUnknown, &uncertainty.hint()));
             }
             None => {}
@@ -196,7 +196,7 @@ pub(super) enum SymlinkHandling {
 }
 
 /// Returns why the file may be a private file under another name.
-fn suspicion_of(stat: &Stat, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
+fn suspicion_of(stat: &Stat, exposed: &ExposedFiles) -> Option<HardLinkSuspicion> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspicion_of(stat) } else { None }
 }

@@ -25,7 +25,7 @@ const KEPT_QUESTION_COLUMNS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
-    pub(crate) call: RowFields,
+    pub(crate) row: RowFields,
     /// The outcome of the approval. The row has it as a string.
     approval: Option<ApprovalOutcome>,
     started_at: Instant,
@@ -69,7 +69,7 @@ impl PendingRecord {
     pub(crate) fn new(log: Arc<AuditLog>, call: RowFields) -> Self {
         Self {
             log,
-            call,
+            row: call,
             approval: None,
             started_at: Instant::now(),
             approval_wait: Duration::ZERO,
@@ -94,7 +94,7 @@ impl PendingRecord {
     /// Records the outcome of the approval. A later outcome replaces an earlier one.
     pub(super) fn record_approval(&mut self, outcome: ApprovalOutcome) {
         self.approval = Some(outcome);
-        self.call.approval = Some(outcome.as_str().into());
+        self.row.approval = Some(outcome.as_str().into());
     }
 
     /// Records who answered, and stores the question if a person saw it.
@@ -120,7 +120,7 @@ impl PendingRecord {
             // the facts instead.
             ApproverKind::Flag | ApproverKind::Session | ApproverKind::Program => None,
         };
-        self.call.approver = Some(RecordedApprover {
+        self.row.approver = Some(RecordedApprover {
             by,
             uid: Some(process_start::own_uid()),
             name: name.map(Into::into),
@@ -150,13 +150,13 @@ impl PendingRecord {
 
     /// Writes the `begin` row.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
-        self.log.append(&NewRow::begin(&Arc::new(self.call.clone()))).map(drop)
+        self.log.append(&NewRow::begin(&Arc::new(self.row.clone()))).map(drop)
     }
 
     /// Writes the final row.
     pub(super) fn end(&mut self, ending: CallEnd) -> Result<(), AuditError> {
         self.is_over = true;
-        let descriptor = Arc::new(std::mem::take(&mut self.call));
+        let descriptor = Arc::new(std::mem::take(&mut self.row));
         let row =
             if self.is_late { NewRow::result(&descriptor, ending) } else { NewRow::end(&descriptor, ending) };
         self.log.append(&row).map(drop)

@@ -13,8 +13,8 @@ use crate::{
 
 /// Writes the call's end and releases its result. If the end cannot be written, the result is withheld.
 pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: PendingRecord) -> ToolResult {
-    let call_id = pending_record.call.call_id.to_string();
-    let tool = pending_record.call.tool.to_string();
+    let call_id = pending_record.row.call_id.to_string();
+    let tool = pending_record.row.tool.to_string();
     let duration = pending_record.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
     let ending = CallEnd {

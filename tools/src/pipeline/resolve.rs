@@ -55,18 +55,18 @@ pub(crate) fn resolve(
     };
     if !tool.steps().is_empty() {
         // The rows of the steps carry the same operation id.
-        pending_record.call.operation_id.get_or_insert_with(|| random_id("op").into());
+        pending_record.row.operation_id.get_or_insert_with(|| random_id("op").into());
     }
     if call.tool != tool.decl().name {
         // The call used an alias. From here on, judge, show and record the canonical name.
         call.tool.clone_from(&tool.decl().name);
-        pending_record.call.tool = call.tool.as_str().into();
+        pending_record.row.tool = call.tool.as_str().into();
     }
-    pending_record.call.confinement = Some(tool.confinement());
-    pending_record.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
+    pending_record.row.confinement = Some(tool.confinement());
+    pending_record.row.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
     if !caller.may_call(&tool.decl().name) {
-        pending_record.call.decision = Some(Decision::Deny);
-        pending_record.call.rule = Some(GIVEN_TOOLS.into());
+        pending_record.row.decision = Some(Decision::Deny);
+        pending_record.row.rule = Some(GIVEN_TOOLS.into());
         return Err(tool_not_given_error(&tool.decl().name, caller));
     }
     Ok(Resolved { call, tool: Arc::clone(tool) })

@@ -148,7 +148,7 @@ async fn begin(
     // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
     // `end` row lists the secrets that were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
-        pending_record.call.secrets =
+        pending_record.row.secrets =
             grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
     }
     if let Some(start_listener) = &caller.start_listener
@@ -158,13 +158,13 @@ async fn begin(
             call_id: checked.call.id.clone(),
             tool: checked.tool.descriptor().name.to_string(),
             arguments: checked.args.text().to_owned(),
-            may_repeat: checked.may_repeat(pending_record.call.tier),
+            may_repeat: checked.may_repeat(pending_record.row.tier),
             labels: grants(grant, steps).flat_map(Grant::possible_labels).collect(),
         };
         within_deadline(caller, start_listener.on_start(&call)).await??;
     }
     // A call that only reads has no effect to account for, so it needs no row before it runs.
-    if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
+    if pending_record.row.tier != Some(SafetyTier::ReadOnly) {
         pending_record.begin().map_err(|error| unrecorded(&error))?;
     }
     Ok(())

@@ -351,7 +351,7 @@ fn store_output(
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let labels: Vec<FlowLabel> = host.labels.context(caller).labels.keys().cloned().collect();
-    let grant = StoredGrant::to_json(&pending_record.call.tool, grant, &labels);
+    let grant = StoredGrant::to_json(&pending_record.row.tool, grant, &labels);
     match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
@@ -412,8 +412,8 @@ fn shape_failure(
     let error = bound_error(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
-            tool = %pending_record.call.tool,
-            call_id = %pending_record.call.call_id,
+            tool = %pending_record.row.tool,
+            call_id = %pending_record.row.call_id,
             detail = error.operator_detail().unwrap_or_default(),
             "a tool call failed on our side"
         );

@@ -59,8 +59,8 @@ fn faults_have_a_location_and_say_what_to_write() {
     );
     check_fault(
         "[egress]\nproxy = 'https://p.example:3128'",
-        "18:9: egress.proxy: a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not \
-         affected",
+        "18:9: egress.proxy: connections to a proxy do not use TLS; write `http://`. Connections through the \
+         proxy still use TLS to the server",
     );
     check_fault(
         "[egress]\nproxy = 'http://user:word@p.example'",

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use portcullis_tools::{
-    LinkReport, ToolRegistry,
+    HardLinkReport, ToolRegistry,
     confine::{Evidence, Layer, LayerStatus},
-    examine_links,
+    examine_hard_links,
 };
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub(super) struct Findings {
     pub(super) tools: Option<ToolCount>,
     pub(super) audit: Option<AuditFinding>,
     /// Files of the mounts that also have a name outside the mounts or in another mount.
-    pub(super) hard_links: Option<LinkFinding>,
+    pub(super) hard_links: Option<HardLinkFinding>,
     /// The reason why the tools do not start, with the causes.
     pub(super) error: Option<String>,
     pub(super) missing: Vec<MissingPart>,
@@ -151,7 +151,7 @@ pub(super) struct AuditFinding {
 
 /// Hard links out of mounts and between them.
 #[derive(Debug, Serialize)]
-pub(super) struct LinkFinding {
+pub(super) struct HardLinkFinding {
     pub(super) found: Vec<String>,
     pub(super) left_out: usize,
     /// Whether the mounts have more files than were examined.
@@ -166,9 +166,9 @@ pub(super) struct LinkFinding {
     pub(super) unknown: Option<String>,
 }
 
-impl LinkFinding {
+impl HardLinkFinding {
     pub(super) fn collect(registry: &ToolRegistry) -> Self {
-        let LinkReport {
+        let HardLinkReport {
             shared_files: found,
             shared_files_omitted: left_out,
             has_more,
@@ -176,7 +176,7 @@ impl LinkFinding {
             private_files: private,
             private_files_omitted: private_left_out,
             search_fault: unknown,
-        } = examine_links(registry.mounts());
+        } = examine_hard_links(registry.mounts());
         Self { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown }
     }
 }

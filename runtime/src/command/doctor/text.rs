@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::findings::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
+use super::findings::{Findings, HardLinkFinding, LayerFinding, ProvenAttempt, ShellFinding, ToolCount};
 use crate::output::text;
 
 /// Formats all findings.
@@ -38,7 +38,7 @@ fn summary_line(findings: &Findings) -> &'static str {
     }
 }
 
-fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
+fn write_links(out: &mut String, links: &HardLinkFinding) -> std::fmt::Result {
     if links.found.is_empty() && !links.has_more && !links.is_private_exposed && links.unknown.is_none() {
         return Ok(());
     }

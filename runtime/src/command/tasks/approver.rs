@@ -49,7 +49,7 @@ impl Approver for TaskApprover {
             }
             TaskApprovals::Folder | TaskApprovals::Nothing => {}
         }
-        let question = one_line(&question(request, COLUMNS));
+        let question = truncate_to_line(&question(request, COLUMNS));
         *self.open_request.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((request.binding.clone(), question));
         AttributedAnswer::by(ApproverKind::Program, ApprovalAnswer::Unavailable)
@@ -63,7 +63,7 @@ const COLUMNS: usize = 200;
 const MAX_QUESTION_CHARS: usize = 1_000;
 
 /// Formats a question as one line of a task file.
-fn one_line(question: &str) -> String {
+fn truncate_to_line(question: &str) -> String {
     let lines: Vec<&str> = question.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
     match line.char_indices().nth(MAX_QUESTION_CHARS) {
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn a_question_is_one_bounded_line() {
         assert_eq!(
-            one_line("This call needs your approval.\n  tool: x\n\n  tier: y\n"),
+            truncate_to_line("This call needs your approval.\n  tool: x\n\n  tier: y\n"),
             "This call needs your approval.; tool: x; tier: y"
         );
-        let long = one_line(&"ä".repeat(5_000));
+        let long = truncate_to_line(&"ä".repeat(5_000));
         assert_eq!(long.chars().count(), MAX_QUESTION_CHARS + 1);
     }
 }

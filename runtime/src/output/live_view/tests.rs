@@ -360,9 +360,12 @@ fn no_more_is_held_back_than_the_limit() {
 
 #[test]
 fn a_line_is_cut_and_cannot_act_on_a_terminal() {
-    assert_eq!(excerpt("short"), "short");
-    assert_eq!(excerpt(&"x".repeat(MAX_SHOWN_CHARS + 1)), format!("{}…", "x".repeat(MAX_SHOWN_CHARS)));
-    assert!(!excerpt("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
+    assert_eq!(truncate_to_line("short"), "short");
+    assert_eq!(
+        truncate_to_line(&"x".repeat(MAX_SHOWN_CHARS + 1)),
+        format!("{}…", "x".repeat(MAX_SHOWN_CHARS))
+    );
+    assert!(!truncate_to_line("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
 }
 
 #[test]

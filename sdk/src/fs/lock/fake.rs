@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_types::{GuestPath, MAX_HELD_LOCKS};
 
-use super::LockFault;
+use super::LockError;
 
 /// The time limit of the wait for a lock: 30 s, the time of a call by default.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -31,24 +31,24 @@ struct HeldLock {
 static LOCKS: Mutex<Locks> = Mutex::new(Locks { held_locks: BTreeMap::new(), next_number: 0 });
 static RELEASED: Condvar = Condvar::new();
 
-pub(super) fn lock(_path: &GuestPath, target: &Path) -> Result<u32, LockFault> {
+pub(super) fn lock(_path: &GuestPath, target: &Path) -> Result<u32, LockError> {
     if let Some(parent) = target.parent() {
-        std::fs::metadata(parent).map_err(LockFault::System)?;
+        std::fs::metadata(parent).map_err(LockError::System)?;
     }
     let thread = thread::current().id();
     let locks = locks();
     let own_locks = || locks.held_locks.values().filter(|lock| lock.thread == thread);
     if own_locks().any(|lock| lock.path == target) {
-        return Err(LockFault::HeldAlready);
+        return Err(LockError::HeldAlready);
     }
     if own_locks().count() >= MAX_HELD_LOCKS {
-        return Err(LockFault::TooMany);
+        return Err(LockError::TooMany);
     }
     let is_held = |locks: &mut Locks| locks.held_locks.values().any(|lock| lock.path == target);
     let (mut locks, wait) =
         RELEASED.wait_timeout_while(locks, MAX_WAIT, is_held).unwrap_or_else(PoisonError::into_inner);
     if wait.timed_out() {
-        return Err(LockFault::System(io::ErrorKind::TimedOut.into()));
+        return Err(LockError::System(io::ErrorKind::TimedOut.into()));
     }
     let number = locks.next_number;
     locks.next_number = number.wrapping_add(1);

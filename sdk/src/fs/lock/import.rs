@@ -5,7 +5,7 @@ use std::{io, path::Path};
 
 use portcullis_types::GuestPath;
 
-use super::LockFault;
+use super::LockError;
 
 #[link(wasm_import_module = "portcullis_fs")]
 unsafe extern "C" {
@@ -21,13 +21,13 @@ unsafe extern "C" {
 const BUSY: i32 = 10;
 const NO_LOCK: i32 = 46;
 
-pub(super) fn lock(path: &GuestPath, _target: &Path) -> Result<u32, LockFault> {
+pub(super) fn lock(path: &GuestPath, _target: &Path) -> Result<u32, LockError> {
     let path = path.as_str();
     let answer = host_lock(path.as_ptr(), path.len());
     u32::try_from(answer).map_err(|_negative| match answer.saturating_neg() {
-        BUSY => LockFault::HeldAlready,
-        NO_LOCK => LockFault::TooMany,
-        errno => LockFault::System(io::Error::from_raw_os_error(errno)),
+        BUSY => LockError::HeldAlready,
+        NO_LOCK => LockError::TooMany,
+        errno => LockError::System(io::Error::from_raw_os_error(errno)),
     })
 }
 

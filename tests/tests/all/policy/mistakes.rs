@@ -133,7 +133,9 @@ const CASES: &[Case] = &[
     (
         "the vault beside a writable mount",
         Edit("vault = \"read\"", "vault = \"read\", tmp = \"write\""),
-        &["17:11: error P00 profiles.V: the vault is never together with a writable mount, and `tmp` is one"],
+        &[
+            "17:11: error P00 profiles.V: a profile with the vault cannot have a writable mount; make `tmp` read-only, or use two profiles",
+        ],
     ),
     (
         "the vault in the shell",
@@ -144,7 +146,7 @@ const CASES: &[Case] = &[
         "a tier with the vault",
         Edit("read_only = { profile = \"R\"", "read_only = { profile = \"V\""),
         &[
-            "11:25: error P00 tiers.read_only.profile: no tier's profile reaches the vault, and `V` does; name it in `[tools]` instead",
+            "11:25: error P00 tiers.read_only.profile: `V` has the vault, so it cannot be the profile of a tier; name it in an entry `[tools.NAME]`",
         ],
     ),
     (

@@ -104,9 +104,9 @@ pub(super) async fn send_labelled(
     labels.mark_secrets_sent(&web::secrets_for(grant, request.url.as_str()));
     labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
     let cancel = caller.cancel.child_token();
-    let response = web::send(http_client, judge, request, cancel, &mut pending_record.call).await;
+    let response = web::send(http_client, judge, request, cancel, &mut pending_record.row).await;
     // A redirect may have carried more secrets.
-    labels.mark_secrets_sent(&pending_record.call.secrets);
+    labels.mark_secrets_sent(&pending_record.row.secrets);
     Ok(response)
 }
 

@@ -55,7 +55,7 @@ impl Backend for ExternalBackend {
             expires_at: expires_at(self.lifetime.max(time_limit)),
         };
         // The operation id joins the row of the call with the row of a late result.
-        pending_record.call.operation_id = Some(call.id.as_str().into());
+        pending_record.row.operation_id = Some(call.id.as_str().into());
         let AddedCall { state, expires_at } = calls.add(&call).await?;
         let pending = PendingResult { id: call.id.clone(), expires_at };
         caller.emit(&ToolEvent::Pending {

@@ -153,7 +153,7 @@ impl Backend for GuestTool {
             never = keep_changes => match never {},
         };
         // Each request has its own row. The call's row lists the secrets of all requests.
-        pending_record.call.secrets = requests.as_ref().map(GuestRequests::secrets).unwrap_or_default();
+        pending_record.row.secrets = requests.as_ref().map(GuestRequests::secrets).unwrap_or_default();
         let is_ended_by_host = !matches!(&run_result, Ok(report) if report.result.is_ok());
         let mut outcome = outcome_of(run_result, attempt, pending_record);
         if let Some(requests) = requests {
@@ -175,7 +175,7 @@ fn outcome_of(
     let report = match run_result {
         Ok(report) => report,
         Err(error) => {
-            pending_record.call.posture = Some("unproven".into());
+            pending_record.row.posture = Some("unproven".into());
             let may_retry = may_retry(&error, caller);
             return AttemptOutcome {
                 may_retry,
@@ -183,7 +183,7 @@ fn outcome_of(
             };
         }
     };
-    pending_record.call.posture = Some(report.posture.summary().into());
+    pending_record.row.posture = Some(report.posture.summary().into());
     if !report.stderr.is_empty() {
         let call_id = &checked.call.id;
         tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
@@ -198,7 +198,7 @@ fn outcome_of(
         peak_memory_bytes: report.peak_memory_bytes as u64,
         mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
         touched: Some(report.touched.iter().map(row_touched).collect()),
-        touched_paths: paths_beyond_subjects(&report.touched_paths, &pending_record.call.subjects),
+        touched_paths: paths_beyond_subjects(&report.touched_paths, &pending_record.row.subjects),
     };
     AttemptOutcome {
         usage: Some(usage),

@@ -148,7 +148,7 @@ impl<'a> GuestRequests<'a> {
         self.requests_made += 1;
         let mut pending_record = self.new_record(&head);
         let result = self.perform(&head, body, &mut pending_record).await;
-        self.secrets.extend(pending_record.call.secrets.iter().cloned());
+        self.secrets.extend(pending_record.row.secrets.iter().cloned());
         match result {
             Ok((response, judge)) => {
                 let rest = bytes::Bytes::new();
@@ -184,20 +184,20 @@ impl<'a> GuestRequests<'a> {
         judge_flow_again(checked, grant, host, &labels.context_before_requests(caller))
             .map_err(|denial| refuse_flow(denial, pending_record))?;
         let request = request(&judged, head, body)?;
-        pending_record.call.secrets = web::secrets_for(grant, judged.url().as_str());
-        pending_record.call.decision = Some(Decision::Allow);
-        pending_record.call.rule = Some(rule_of(grant).into());
+        pending_record.row.secrets = web::secrets_for(grant, judged.url().as_str());
+        pending_record.row.decision = Some(Decision::Allow);
+        pending_record.row.rule = Some(rule_of(grant).into());
         let may_have_effects = !matches!(request.method, Method::GET | Method::HEAD);
         if may_have_effects {
             self.begin(pending_record)?;
         }
         labels.mark_web_read();
-        labels.mark_secrets_sent(&pending_record.call.secrets);
+        labels.mark_secrets_sent(&pending_record.row.secrets);
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
         let cancel = caller.cancel.child_token();
-        let result = web::stream(self.http_client, &judge, request, cancel, &mut pending_record.call).await;
+        let result = web::stream(self.http_client, &judge, request, cancel, &mut pending_record.row).await;
         // A redirect may have carried more secrets.
-        labels.mark_secrets_sent(&pending_record.call.secrets);
+        labels.mark_secrets_sent(&pending_record.row.secrets);
         let response = result.map_err(|failure| match failure {
             RequestError::Denied(denial) => refuse(denial, pending_record),
             RequestError::Failed(error) => error,

@@ -59,7 +59,7 @@ impl Backend for NativeTool {
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
-        let harmless = checked.may_repeat(pending_record.call.tier);
+        let harmless = checked.may_repeat(pending_record.row.tier);
         // A tool that made nested calls is not retried, because a retry would repeat their effects.
         let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
         Ok(AttemptOutcome { may_retry, ..AttemptOutcome::without_retry(result) })

@@ -63,7 +63,7 @@ impl Backend for MailStep {
         labels.mark_secrets_sent(&web::secrets_for(grant, url.as_str()));
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
         // Set the secrets before sending, so that the row has them even if the caller cancels.
-        pending_record.call.secrets = web::secrets_for(grant, url.as_str());
+        pending_record.row.secrets = web::secrets_for(grant, url.as_str());
         let sent = tokio::select! {
             // `biased`: check cancellation first, so that nothing is sent after it.
             biased;
@@ -72,8 +72,8 @@ impl Backend for MailStep {
                 sent.unwrap_or_else(|_elapsed| Err(MailFailure::Tool(time_limit_error(time_limit))))
             }
         };
-        pending_record.call.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
-        pending_record.call.requests = judge.requests();
+        pending_record.row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
+        pending_record.row.requests = judge.requests();
         let result = match sent {
             Ok(()) => Ok(ToolOutput::structured(json!({ "message_id": mail.id() }))),
             Err(MailFailure::Tool(error)) => Err(error),

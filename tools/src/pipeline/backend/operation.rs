@@ -118,7 +118,7 @@ impl Backend for WebSearchBackend {
 pub(super) fn context(attempt: CallAttempt<'_>, pending_record: &PendingRecord) -> OperationContext {
     let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, .. } = attempt;
     OperationContext {
-        operation_id: pending_record.call.operation_id.clone(),
+        operation_id: pending_record.row.operation_id.clone(),
         call_id: checked.call.id.clone(),
         is_approved,
         time_limit,

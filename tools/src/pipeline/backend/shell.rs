@@ -76,21 +76,21 @@ fn shell_result(
     pending_record: &mut PendingRecord,
 ) -> (Result<ToolOutput, ToolError>, Option<ResourceUsage>) {
     let Some(posture) = shell_run.posture else {
-        pending_record.call.posture = Some("unproven".into());
+        pending_record.row.posture = Some("unproven".into());
         return (shell_run.result, None);
     };
-    pending_record.call.posture = Some(posture.into());
+    pending_record.row.posture = Some(posture.into());
     if !shell_run.protected_complete {
-        tracing::warn!(call_id = %pending_record.call.call_id, "the scan for protected paths after a command was incomplete");
-        pending_record.call.subjects.push(Subject {
+        tracing::warn!(call_id = %pending_record.row.call_id, "the scan for protected paths after a command was incomplete");
+        pending_record.row.subjects.push(Subject {
             source: SubjectSource::ProtectedPathsUnseen,
             kind: SubjectKind::Path,
             value: "/".into(),
         });
     }
     for path in shell_run.protected_paths {
-        tracing::warn!(%path, call_id = %pending_record.call.call_id, "a command made a protected path");
-        pending_record.call.subjects.push(Subject {
+        tracing::warn!(%path, call_id = %pending_record.row.call_id, "a command made a protected path");
+        pending_record.row.subjects.push(Subject {
             source: SubjectSource::ProtectedPathMade,
             kind: SubjectKind::Path,
             value: path.into(),
