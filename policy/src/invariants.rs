@@ -95,7 +95,7 @@ fn check_vault_is_read_only(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         for (mount, access) in &profile.value.mounts {
             if mount.value == MountName::VAULT && *access == Access::Write {
-                faults.add_at(mount, "the vault is never writable; write `vault = \"read\"`");
+                faults.add_at(mount, "the vault cannot be writable; write `vault = \"read\"`");
             }
         }
     }
@@ -139,7 +139,7 @@ fn check_tiers(file: &PolicyFile, faults: &mut Faults<'_>) {
 fn check_hosts_of_vault_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| reaches_vault(&profile.value)) {
         if let Some(hosts) = hosts_of(&profile.value) {
-            faults.add_at(hosts, "the vault is never together with hosts; write two profiles");
+            faults.add_at(hosts, "a profile with the vault cannot have hosts; use two profiles");
         }
     }
 }

@@ -235,7 +235,7 @@ fn the_vault_is_alone_read_only_and_out_of_reach_of_tiers() {
          mounts = { vault = 'read', s = 'write' }\n[profiles.Nothing]\nmounts = { s = 'read' }\n[tiers]\n\
          read_only = { profile = 'P', approval = 'allow' }\n",
         &[
-            "portcullis.toml:6:12: profiles.P.mounts.vault: the vault is never writable; write `vault = \"read\"`",
+            "portcullis.toml:6:12: profiles.P.mounts.vault: the vault cannot be writable; write `vault = \"read\"`",
             "portcullis.toml:7:11: profiles.Q: a profile with the vault cannot have a writable mount; make `s` read-only, or use two profiles",
             "portcullis.toml:10:12: profiles.Nothing.mounts.s: the profile `Nothing` cannot have mounts; give \
              this profile another name",

@@ -114,7 +114,7 @@ fn robots_are_obeyed_unless_the_operator_says_otherwise() {
 fn a_profile_with_hosts_has_neither_vault_nor_shell() {
     check_fault(
         "[profiles.X]\nmounts = { vault = 'read' }\nhosts = ['https://a']",
-        "19:9: profiles.X.hosts: the vault is never together with hosts; write two profiles",
+        "19:9: profiles.X.hosts: a profile with the vault cannot have hosts; use two profiles",
     );
     check_fault(
         "[profiles.Nothing]\nhosts = ['https://a']",

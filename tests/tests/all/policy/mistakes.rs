@@ -128,7 +128,7 @@ const CASES: &[Case] = &[
     (
         "a writable vault",
         Edit("vault = \"read\"", "vault = \"write\""),
-        &["18:12: error P00 profiles.V.mounts.vault: the vault is never writable; write `vault = \"read\"`"],
+        &["18:12: error P00 profiles.V.mounts.vault: the vault cannot be writable; write `vault = \"read\"`"],
     ),
     (
         "the vault beside a writable mount",
