@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentEnd, Usage, read_response::CompleteResponse, repeat_guard::RepeatGuard, transcript};
 
-/// A run between two of its steps. The value can be serialised. Together with the stored conversation, it is
+/// A run between two of its steps. The value can be serialized. Together with the stored conversation, it is
 /// everything that another process needs to continue the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
@@ -155,9 +155,9 @@ mod tests {
 
     /// Creates the state of a run with this next step.
     fn state(next: &serde_json::Value) -> RunState {
-        let mut state = serde_json::to_value(RunState::new(Message::user("q"))).expect("serialises");
+        let mut state = serde_json::to_value(RunState::new(Message::user("q"))).expect("serializes");
         state["next"] = next.clone();
-        serde_json::from_value(state).expect("deserialises")
+        serde_json::from_value(state).expect("deserializes")
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! version 1 begin with `{"seq":N`.
 //!
 //! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
-//! width, so a verifier only slices bytes and never serialises a row: `head -c -76 | sha256sum`
+//! width, so a verifier only slices bytes and never serializes a row: `head -c -76 | sha256sum`
 //! checks a single line.
 
 use sha2::{Digest as _, Sha256};

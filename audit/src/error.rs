@@ -53,7 +53,7 @@ pub enum AuditError {
         source: io::Error,
     },
     /// Rows could not be synced. The error is permanent, because the kernel reports a lost page only once.
-    #[error("the audit log `{path}` cannot be synchronised to the disk", path = .path.display())]
+    #[error("the audit log `{path}` cannot be synchronized to the disk", path = .path.display())]
     Sync {
         /// The log's path.
         path: PathBuf,
@@ -148,7 +148,7 @@ pub enum AuditError {
         source: KeyError,
     },
     /// The thread that syncs the log cannot be started.
-    #[error("cannot start the thread that synchronises the audit log")]
+    #[error("cannot start the thread that synchronizes the audit log")]
     Thread {
         /// The I/O error when the thread was started.
         #[source]

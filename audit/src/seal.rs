@@ -455,7 +455,7 @@ fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Resu
         return Ok(());
     }
     let stored = StoredCheckpoint { note: signed.note().to_owned(), offset };
-    // A string and a number can always be serialised.
+    // A string and a number can always be serialized.
     let json = serde_json::to_vec(&stored).unwrap_or_default();
     stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
 }

@@ -350,7 +350,7 @@ pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
     // runs a guest on one of wasmtime's small stacks, where the kernel's frame (up to 11 KiB with AMX) could reach the
     // guard page. Rust and wasmtime give every thread an alternate stack.
     action.sa_flags = libc::SA_ONSTACK;
-    // SAFETY: `action` is initialised, its mask is empty, and the handler is async-signal-safe: it is empty.
+    // SAFETY: `action` is initialized, its mask is empty, and the handler is async-signal-safe: it is empty.
     if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } == 0 {
         Ok(())
     } else {

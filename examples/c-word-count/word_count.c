@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    MAX_FRAME = 2 << 20, /* the host's arguments are at most 1 MiB, serialised again */
+    MAX_FRAME = 2 << 20, /* the host's arguments are at most 1 MiB, serialized again */
     MAX_DEPTH = 80,      /* the host's are at most 64 */
     MAX_PATH = 4096,
     MAX_KEY = 64,

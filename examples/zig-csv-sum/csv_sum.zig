@@ -6,7 +6,7 @@
 
 const std = @import("std");
 
-const max_frame = 2 << 20; // the host's arguments are at most 1 MiB, serialised again
+const max_frame = 2 << 20; // the host's arguments are at most 1 MiB, serialized again
 const max_file = 16 << 20; // a guest has 64 MiB
 
 const declaration =

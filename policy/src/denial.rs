@@ -190,7 +190,7 @@ mod tests {
     fn every_code_has_its_own_name_and_message() {
         let denial = |code| Denial { code, rule: "r".into(), subject: "s".into(), hint: String::new() };
         for (index, code) in DenialCode::ALL.iter().enumerate() {
-            assert_eq!(serde_json::to_value(code).expect("serialises"), code.as_str());
+            assert_eq!(serde_json::to_value(code).expect("serializes"), code.as_str());
             for earlier in &DenialCode::ALL[..index] {
                 assert_ne!(code.as_str(), earlier.as_str());
                 assert_ne!(denial(*code).message(), denial(*earlier).message());

@@ -28,7 +28,7 @@ impl PolicyDigest {
 
 /// Returns the text that the digest hashes.
 pub(crate) fn canonical_json(policy: &EffectivePolicy) -> Vec<u8> {
-    serde_json::to_vec(policy).expect("a map with text keys always serialises")
+    serde_json::to_vec(policy).expect("a map with text keys always serializes")
 }
 
 impl fmt::Display for PolicyDigest {

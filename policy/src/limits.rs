@@ -103,7 +103,7 @@ pub(crate) fn format_in_largest_unit(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Serialises a duration as whole milliseconds, the smallest unit of policy files.
+/// Serializes a duration as whole milliseconds, the smallest unit of policy files.
 pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     // Cannot fail: no duration in a policy is longer than 24 h.
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))

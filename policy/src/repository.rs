@@ -6,7 +6,7 @@
 
 use crate::{ProtectedPaths, protect::Pattern};
 
-/// The names in a folder by which Git recognises a repository (gitrepository-layout(5)).
+/// The names in a folder by which Git recognizes a repository (gitrepository-layout(5)).
 /// Case is ignored, because some file systems ignore it. The files behind the names are not examined, because
 /// each may be a symlink.
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_state_is_read_as_it_was_written() {
         let state = state();
-        let text = state.to_json().expect("serialises").into_text();
+        let text = state.to_json().expect("serializes").into_text();
         let read = StoredState::parse(&text, &id()).expect("reads");
         assert_eq!(read, state);
         assert_eq!(read.labels(&id()).expect("labels"), [(FlowLabel::Vault, "c1".to_owned())]);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_a_state_is_refused_with_its_fault() {
-        let value: Value = serde_json::to_value(state()).expect("serialises");
+        let value: Value = serde_json::to_value(state()).expect("serializes");
         let with = |key: &str, new: Value| {
             let mut value = value.clone();
             value[key] = new;

@@ -1,7 +1,7 @@
 //! Handles a tool function's return value by its type.
 //!
 //! The macro sees how a return type is written, not which type it is: `Outcome` may be an alias of `Result`. The
-//! generated code therefore uses method resolution (autoref specialisation), which prefers the implementation for
+//! generated code therefore uses method resolution (autoref specialization), which prefers the implementation for
 //! more references. Each question below has one trait for each answer. If the last trait of a question is for
 //! unsupported types, code that selects it does not compile, and the compiler's error names the reason.
 

@@ -22,7 +22,7 @@ impl Json {
         }
     }
 
-    /// Serialises a value.
+    /// Serializes a value.
     ///
     /// # Errors
     /// [`StoreError::Json`], for example for a map whose keys are not strings.

@@ -17,8 +17,8 @@ use crate::{
 /// The schemes of PostgreSQL URLs.
 const POSTGRES_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// Opens a store of runs with the default options: a PostgreSQL server if the place begins with `postgres://` or
-/// `postgresql://`, otherwise an SQLite file. A place with another scheme is refused.
+/// Opens a store of runs with the default options: a PostgreSQL server if the location begins with `postgres://` or
+/// `postgresql://`, otherwise an SQLite file. A location with another scheme is refused.
 ///
 /// # Errors
 /// As for [`open_postgres`] and [`open_sqlite`].

@@ -111,7 +111,7 @@ async def over_http(world, *options, person=None):
 
 @asynccontextmanager
 async def begun(transport, person):
-    """An initialised session, in the newest revision that both sides have."""
+    """An initialized session, in the newest revision that both sides have."""
     if Client:
         async with Client(transport, elicitation_callback=person) as client:
             assert client.protocol_version == REVISION, client.protocol_version

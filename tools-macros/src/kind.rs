@@ -1,4 +1,4 @@
-//! The types that a parameter may have, recognised by their notation.
+//! The types that a parameter may have, recognized by their notation.
 //!
 //! A macro sees tokens, not types. Paths of the standard library are therefore matched by their last segment, with
 //! or without the library's module before it. If such a name is a type of the author, the compiler reports a
@@ -131,7 +131,7 @@ impl JsonPrimitive {
     }
 }
 
-/// Recognises a parameter's type.
+/// Recognizes a parameter's type.
 pub(crate) fn classify(ty: &Type) -> syn::Result<ParameterKind> {
     match ty {
         Type::Group(group) => classify(&group.elem),
@@ -266,7 +266,7 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<ParameterKin
     }
 }
 
-/// Recognises a type that owns its value.
+/// Recognizes a type that owns its value.
 fn value(ty: &Type) -> syn::Result<ValueType> {
     match ty {
         Type::Group(group) => value(&group.elem),
@@ -373,7 +373,7 @@ fn arguments(segment: &PathSegment) -> Vec<&Type> {
 }
 
 /// Returns the last segment of a path, if its meaning is certain: a bare name, or a name in the standard
-/// library. The context and a state are recognised under any path.
+/// library. The context and a state are recognized under any path.
 fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Group(group) => last_segment(&group.elem),

@@ -17,7 +17,7 @@ fn a_renamed_facade_is_found() {
 #[test]
 fn a_tool_of_a_renamed_facade_runs_by_the_trait() {
     assert_eq!(pollster::block_on(add_tool().execute(r#"{"a":2,"b":3}"#)).expect("a sum"), "5");
-    let text = serde_json::to_string(&__tool_function_decl_add()).expect("serialises");
+    let text = serde_json::to_string(&__tool_function_decl_add()).expect("serializes");
     assert!(text.contains(r#""required":["a"],"type":"object""#), "{text}");
 }
 

@@ -236,7 +236,7 @@ async fn keep(approvals: Arc<StandingApprovals>, offer: StandingOffer) {
 /// Computes the hash that an approval is bound to.
 ///
 /// # Errors
-/// `internal` if the grant cannot be serialised as JSON. The approver is then not asked.
+/// `internal` if the grant cannot be serialized as JSON. The approver is then not asked.
 pub(crate) fn approval_hash(
     tool: &str,
     arguments: &str,
@@ -250,7 +250,7 @@ pub(crate) fn approval_hash(
     Ok(digest::hash_parts([tool, arguments, &grant, &steps, policy_digest]))
 }
 
-/// Returns the origin of a URL, normalised, with international names as Punycode. `None` for a subject that
+/// Returns the origin of a URL, normalized, with international names as Punycode. `None` for a subject that
 /// is not a URL.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };

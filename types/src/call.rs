@@ -37,7 +37,7 @@ pub struct ToolResult {
     /// The size of the whole result before truncation, in bytes: content of every kind, data, and the details
     /// of a foreign tool.
     pub original_bytes: u64,
-    /// The time from the request to the audit row, without the wait for an approver. Serialised as whole microseconds.
+    /// The time from the request to the audit row, without the wait for an approver. Serialized as whole microseconds.
     #[serde(rename = "duration_us", with = "crate::micros")]
     pub duration: Duration,
 }

@@ -48,7 +48,7 @@ impl ToolErrorKind {
 /// Why a call has no result, in words that a model may read.
 ///
 /// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is only for the operator
-/// and is never serialised.
+/// and is never serialized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredError")]
 pub struct ToolError {
@@ -60,7 +60,7 @@ pub struct ToolError {
     operator_detail: Option<String>,
 }
 
-/// The serialised form of a [`ToolError`]. An `internal` error always gets the message
+/// The serialized form of a [`ToolError`]. An `internal` error always gets the message
 /// [`ToolError::INTERNAL_MESSAGE`], so a forged frame cannot pass its own text to a model.
 #[derive(Deserialize)]
 struct StoredError {
@@ -344,7 +344,7 @@ mod tests {
             ]
         );
         for kind in ToolErrorKind::ALL {
-            assert_eq!(serde_json::to_value(kind).expect("serialises"), kind.as_str());
+            assert_eq!(serde_json::to_value(kind).expect("serializes"), kind.as_str());
         }
     }
 }

@@ -76,7 +76,7 @@ pub enum ToolEvent {
     Heartbeat {
         /// The call's id.
         call_id: String,
-        /// The time since the call started. Serialised as whole microseconds.
+        /// The time since the call started. Serialized as whole microseconds.
         #[serde(rename = "elapsed_us", with = "crate::micros")]
         elapsed: Duration,
     },
@@ -115,7 +115,7 @@ pub enum ToolEvent {
         /// Whether the outcome is pending, so that the result is submitted later.
         #[serde(default, skip_serializing_if = "is_false")]
         is_pending: bool,
-        /// The time from the request to the audit row, without the wait for an approver. Serialised as whole
+        /// The time from the request to the audit row, without the wait for an approver. Serialized as whole
         /// microseconds.
         #[serde(rename = "duration_us", with = "crate::micros")]
         duration: Duration,

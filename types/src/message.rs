@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_message_has_in_json_what_its_role_needs() {
         let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
-        let call_json = serde_json::to_value(Message::assistant("", vec![call])).expect("serialises");
+        let call_json = serde_json::to_value(Message::assistant("", vec![call])).expect("serializes");
         assert_eq!(
             call_json,
             serde_json::json!({

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_another_case_are_other_names_that_are_recognised() {
+    fn names_in_another_case_are_other_names_that_are_recognized() {
         let name = |text: &str| ToolName::parse(text).expect("a name");
         assert_ne!(name("confirmAction"), name("confirmaction"));
         assert!(name("confirmAction").is_same_but_for_case(&name("ConfirmAction")));

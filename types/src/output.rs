@@ -68,7 +68,7 @@ impl ToolOutput {
 #[must_use]
 pub fn json_bytes(value: &Value) -> usize {
     let mut count = Count(0);
-    // Neither writing to the counter nor serialising a `Value` can fail.
+    // Neither writing to the counter nor serializing a `Value` can fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_normalised_without_following_anything() {
+    fn paths_are_normalized_without_following_anything() {
         check("/shared/a.txt", "/shared/a.txt", Some("shared"), "a.txt", false);
         check("a.txt", "/shared/a.txt", Some("shared"), "a.txt", false);
         check(".", "/shared", Some("shared"), ".", false);

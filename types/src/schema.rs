@@ -115,7 +115,7 @@ impl TryFrom<&JsonSchema> for JsonSchemaType {
     }
 }
 
-/// The typed view of a schema. It serialises as the schema itself, with a lowercase `type`.
+/// The typed view of a schema. It serializes as the schema itself, with a lowercase `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum JsonSchemaType {
@@ -243,7 +243,7 @@ mod tests {
         let converted = JsonSchema::from(schema.clone());
         assert_eq!(converted.as_value(), json);
         assert_eq!(&converted.as_typed().expect("typed"), schema);
-        assert_eq!(&serde_json::to_value(schema).expect("serialises"), json);
+        assert_eq!(&serde_json::to_value(schema).expect("serializes"), json);
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             .into(),
         };
         assert_eq!(
-            serde_json::to_string(&decl).expect("serialises"),
+            serde_json::to_string(&decl).expect("serializes"),
             r#"{"name":"file_read","description":"Reads the contents of a file at the given path.","parameters":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"}}"#
         );
     }

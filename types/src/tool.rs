@@ -158,7 +158,7 @@ mod tests {
         assert!(SafetyTier::SideEffecting < SafetyTier::Privileged);
         for tier in SafetyTier::ALL {
             assert_eq!(tier.as_str().parse::<SafetyTier>(), Ok(tier));
-            assert_eq!(serde_json::to_value(tier).expect("serialises"), tier.as_str());
+            assert_eq!(serde_json::to_value(tier).expect("serializes"), tier.as_str());
         }
         assert!("readonly".parse::<SafetyTier>().is_err());
     }

@@ -148,7 +148,7 @@ pub enum PathState {
     Other,
 }
 
-/// The metadata by which a changed file is recognised. The inode is not included, because a restored
+/// The metadata by which a changed file is recognized. The inode is not included, because a restored
 /// file is a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMetadata {
@@ -322,7 +322,7 @@ mod tests {
         }
         for bytes in [&b"a/b"[..], b"a/\xff", b""] {
             let path = MountPath(bytes.to_vec());
-            let json = serde_json::to_string(&path).expect("serialises");
+            let json = serde_json::to_string(&path).expect("serializes");
             assert_eq!(serde_json::from_str::<MountPath>(&json).expect("a path"), path);
         }
         assert_eq!(

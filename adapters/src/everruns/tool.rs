@@ -174,7 +174,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
             Ok(ToolOutput { structured: Some(value), .. }) => Self::Success(value),
             Ok(output) => Self::Success(output.joined_text().into()),
             Err(error) if error.kind() == ToolErrorKind::Internal => {
-                // The detail is never serialised, so it is missing in an error that was deserialised.
+                // The detail is never serialized, so it is missing in an error that was deserialized.
                 Self::internal_error_msg(error.operator_detail().unwrap_or_default())
             }
             Err(error) => Self::ToolError(error.to_string()),

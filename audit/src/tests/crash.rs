@@ -186,15 +186,15 @@ fn the_mark_follows_the_oldest_open_call() {
         log.append(&begin(&format!("x{row}"))).expect("appends");
         log.append(&end(&format!("x{row}"))).expect("appends");
     }
-    log.flush().expect("synchronises");
+    log.flush().expect("synchronizes");
     assert_eq!(mark(), Some(first_row), "the first call is still open");
     let size = fs::metadata(log.path()).expect("is there").len();
     log.append(&begin("b")).expect("appends");
     log.append(&end("a")).expect("appends");
-    log.flush().expect("synchronises");
+    log.flush().expect("synchronizes");
     assert_eq!(mark(), Some(size));
     log.append(&end("b")).expect("appends");
-    log.flush().expect("synchronises");
+    log.flush().expect("synchronizes");
     assert_eq!(mark(), None);
     let size = fs::metadata(log.path()).expect("is there").len();
     log.append(&begin("c")).expect("appends");

@@ -135,7 +135,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
     let (log, faulty, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     faulty.syncs.store(false, Ordering::Relaxed);
     log.append(&end("a")).expect("appends");
-    syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises");
+    syncs.recv_timeout(Duration::from_secs(10)).expect("synchronizes");
     // The thread stores the failure within microseconds.
     for _ in 0..1_000_000 {
         if log.check_synced().is_err() {
@@ -152,7 +152,7 @@ fn the_thread_syncs_only_requested_work_and_once_at_the_end() {
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     assert_eq!(syncs.try_iter().count(), 0);
     log.append(&end("a")).expect("appends");
-    syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises by itself");
+    syncs.recv_timeout(Duration::from_secs(10)).expect("synchronizes by itself");
     assert!(syncs.recv_timeout(3 * crate::SYNC_INTERVAL).is_err(), "sleeps when idle");
     log.append(&end("b")).expect("appends");
     drop(log);
@@ -164,7 +164,7 @@ fn the_thread_syncs_only_requested_work_and_once_at_the_end() {
 }
 
 #[test]
-fn rows_that_come_together_are_synchronised_together() {
+fn rows_that_come_together_are_synchronized_together() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     let begun = Instant::now();

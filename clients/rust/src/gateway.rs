@@ -1,4 +1,4 @@
-//! [`Gateway`]: the requests of a program that responses calls.
+//! [`Gateway`]: the requests of a program that answers calls.
 
 use std::{fmt, pin::Pin, sync::Arc, task, time::Duration};
 

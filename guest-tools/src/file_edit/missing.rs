@@ -43,7 +43,7 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
 /// Returns the explanation if the text has the passage with other line breaks.
 fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     let has_crlf = passage.contains("\r\n");
-    // A passage may have both kinds of breaks. Normalise it first, so that `\r\n` does not become `\r\r\n`.
+    // A passage may have both kinds of breaks. Normalize it first, so that `\r\n` does not become `\r\r\n`.
     if has_bare_line_feed(passage) && text.contains("\r\n") {
         let converted = passage.replace("\r\n", "\n").replace('\n', "\r\n");
         let line = 1 + line_breaks(&text[..text.find(&converted)?]);

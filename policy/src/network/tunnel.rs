@@ -32,7 +32,7 @@ pub enum InvalidTunnelRule {
 
 /// The network part of a [`crate::ShellGrant`], and of a sidecar of shells.
 ///
-/// The JSON is stable, like the grant's. Deserialising runs the same checks as reading a policy file.
+/// The JSON is stable, like the grant's. Deserializing runs the same checks as reading a policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellNetwork {

@@ -146,7 +146,7 @@ const FORBIDDEN: &[(&[&str], &str)] = &[
         ],
         "the client or a tool says with it what it asks for",
     ),
-    // A server may answer a session's cookie with a new one, which redaction would not recognise.
+    // A server may answer a session's cookie with a new one, which redaction would not recognize.
     (
         &["cookie", "set-cookie"],
         "a server answers a cookie with new ones, which would reach the tool; use a token",

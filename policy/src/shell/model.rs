@@ -13,7 +13,7 @@ use crate::{
 
 /// `[shell]`, with every default filled in and every reduction applied.
 ///
-/// A sidecar can receive the JSON. Deserialising runs two checks of a policy file: no vault among the mounts,
+/// A sidecar can receive the JSON. Deserializing runs two checks of a policy file: no vault among the mounts,
 /// and no posture below [`ShellPosture::Minimal`]. It does not check the ranges of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +69,7 @@ pub enum ShellAbsence {
 /// A shell, or the reason why there is none.
 pub(crate) type ShellOrAbsence = Result<ShellPolicy, ShellAbsence>;
 
-/// Serialises the shell for the digest. The reason of an absence is left out, because it does not change any
+/// Serializes the shell for the digest. The reason of an absence is left out, because it does not change any
 /// permission.
 pub(crate) fn serialize_shell<S: Serializer>(
     shell: &ShellOrAbsence,

@@ -43,7 +43,7 @@ pub enum InvalidHostPath {
     #[error("`{}` is not a host path: write an absolute one, or one below the home such as `~/.cargo/bin`", .0.escape_default())]
     Relative(String),
     /// The text names a folder that contains too much.
-    #[error("`{0}` holds everything; name the folders that programs need")]
+    #[error("`{0}` contains the whole file system or home; list only the folders that programs need")]
     TooWide(String),
     /// The text has `..`, or characters that no path in a policy has.
     #[error("`{}` is not a plain path: `..`, line ends, NUL and invisible characters are refused", .0.escape_default())]

@@ -68,7 +68,7 @@ fn a_grant_is_stable_json_of_profile_mounts_and_limits() {
         "limits": {"timeout_ms": 10_000, "memory_bytes": 67_108_864, "max_output_bytes": DEFAULT_MAX_OUTPUT_BYTES},
         "subjects": [{"kind": "path", "argument": "path", "path": "/vault/a", "access": "read"}],
     });
-    assert_eq!(serde_json::to_value(&grant).expect("serialises"), wire);
+    assert_eq!(serde_json::to_value(&grant).expect("serializes"), wire);
     let without = allowed(&writer(), &[]);
     assert_eq!(without.mounts.len(), 2);
     assert!(without.subjects.is_empty());

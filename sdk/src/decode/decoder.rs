@@ -2,7 +2,7 @@
 //!
 //! A type that cannot be a parameter is reported once, where the tool's schema needs it. If the decoding code
 //! required a decodable type too, the compiler would report the type twice. The decoding code therefore uses method
-//! resolution (autoref specialisation): it prefers the implementation for decodable types, and falls back to a stub
+//! resolution (autoref specialization): it prefers the implementation for decodable types, and falls back to a stub
 //! that never runs.
 
 use std::marker::PhantomData;

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Converts a schema from schemars to the normal form.
-pub(super) fn normalise(schema: Value) -> Value {
+pub(super) fn normalize(schema: Value) -> Value {
     match schema {
         Value::Bool(true) => Map::new().into(),
-        Value::Object(map) => sorted(normalise_object(map).into()),
+        Value::Object(map) => sorted(normalize_object(map).into()),
         other => other,
     }
 }
@@ -71,7 +71,7 @@ fn remove_null_alternative(schema: &mut Value) {
 
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
-fn normalise_object(mut map: Map<String, Value>) -> Map<String, Value> {
+fn normalize_object(mut map: Map<String, Value>) -> Map<String, Value> {
     map.remove("$schema");
     map.remove("title");
     // A set decodes from a list with repeated items too, so the schema must not demand unique items.
@@ -80,10 +80,10 @@ fn normalise_object(mut map: Map<String, Value>) -> Map<String, Value> {
         map.remove("default");
     }
     drop_width_bounds(&mut map);
-    normalise_properties(&mut map);
+    normalize_properties(&mut map);
     for keyword in ["items", "not", "propertyNames", "additionalProperties", "unevaluatedProperties"] {
         if let Some(inner) = map.get_mut(keyword).filter(|inner| inner.is_object()) {
-            *inner = normalise(inner.take());
+            *inner = normalize(inner.take());
         }
     }
     if map.get("items") == Some(&Value::Bool(true)) {
@@ -92,14 +92,14 @@ fn normalise_object(mut map: Map<String, Value>) -> Map<String, Value> {
     for keyword in ["prefixItems", "allOf", "anyOf", "oneOf"] {
         if let Some(Value::Array(items)) = map.get_mut(keyword) {
             for item in items {
-                *item = normalise(item.take());
+                *item = normalize(item.take());
             }
         }
     }
     for keyword in ["patternProperties", "$defs"] {
         if let Some(Value::Object(schemas)) = map.get_mut(keyword) {
             for inner in schemas.values_mut() {
-                *inner = normalise(inner.take());
+                *inner = normalize(inner.take());
             }
         }
     }
@@ -143,7 +143,7 @@ fn is_numeric(kind: &str) -> bool {
     kind == "integer" || kind == "number"
 }
 
-fn normalise_properties(map: &mut Map<String, Value>) {
+fn normalize_properties(map: &mut Map<String, Value>) {
     let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(Value::Object(properties)) = map.get_mut("properties") else {
         return;
@@ -152,7 +152,7 @@ fn normalise_properties(map: &mut Map<String, Value>) {
         if !required.iter().any(|known| known == name) {
             remove_null_alternative(property);
         }
-        *property = normalise(property.take());
+        *property = normalize(property.take());
     }
     map.insert("required".to_owned(), required.into());
     if map.get("additionalProperties") == Some(&Value::Bool(true)) {

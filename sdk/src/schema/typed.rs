@@ -13,7 +13,7 @@ pub fn typed<T: crate::ToolParam>(
 ) -> Map<String, Value> {
     let mut generator = generator(SchemaSettings::for_deserialize);
     let schema = generator.subschema_for::<T>().to_value();
-    normalise_with_definitions(&mut generator, schema, description, definitions)
+    normalize_with_definitions(&mut generator, schema, description, definitions)
 }
 
 /// Returns the schema of a structured result; `None` if the schema would allow everything.
@@ -22,7 +22,7 @@ pub(crate) fn output_schema_of<T: JsonSchema>() -> Option<portcullis_types::Json
     let mut generator = generator(SchemaSettings::for_serialize);
     let schema = generator.subschema_for::<T>().to_value();
     let mut definitions = Definitions::default();
-    let mut map = normalise_with_definitions(&mut generator, schema, None, &mut definitions);
+    let mut map = normalize_with_definitions(&mut generator, schema, None, &mut definitions);
     if map.is_empty() {
         return None;
     }
@@ -40,7 +40,7 @@ fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator 
 }
 
 /// The part that does not depend on the type. It is a separate function, so that it is compiled once.
-fn normalise_with_definitions(
+fn normalize_with_definitions(
     generator: &mut SchemaGenerator,
     mut schema: Value,
     description: Option<&str>,
@@ -53,9 +53,9 @@ fn normalise_with_definitions(
     } else if let (Some(description), Value::Bool(true)) = (description, &schema) {
         schema = Map::from_iter([("description".to_owned(), description.into())]).into();
     }
-    let mut schema = normal::normalise(schema);
+    let mut schema = normal::normalize(schema);
     let mut definitions: Map<String, Value> =
-        definitions.into_iter().map(|(name, definition)| (name, normal::normalise(definition))).collect();
+        definitions.into_iter().map(|(name, definition)| (name, normal::normalize(definition))).collect();
     // Write out a recursive type once, in the definitions.
     let known_definitions = definitions.clone();
     replace_by_references(&mut schema, &known_definitions);

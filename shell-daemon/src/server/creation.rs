@@ -59,7 +59,7 @@ pub(super) enum SessionNetworkError {
     /// The session's process gave this reason.
     #[error("{0}")]
     Session(String),
-    #[error("the session made no listener")]
+    #[error("the session did not create a listener")]
     NoListener,
     #[error("the session's listener cannot be set up ({0})")]
     Listener(std::io::Error),

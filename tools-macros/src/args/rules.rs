@@ -138,7 +138,7 @@ fn enumeration(
             Fields::Unit | Fields::Named(_) if untagged => {
                 errors.add_at(
                     variant,
-                    "an untagged variant is recognised by its content: give it its own type, as in `Name(Type)`",
+                    "an untagged variant is recognized by its content: give it its own type, as in `Name(Type)`",
                 );
             }
             _ => {}

@@ -69,7 +69,7 @@ fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     hasher.update(head);
     for grant in grants(request) {
         let subjects = &grant.subjects;
-        // A grant that cannot be serialised gets no key, so no approval is kept for it.
+        // A grant that cannot be serialized gets no key, so no approval is kept for it.
         let mut grant = serde_json::to_value(grant).ok()?;
         if let Value::Object(fields) = &mut grant {
             fields.remove("subjects");

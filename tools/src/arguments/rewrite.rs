@@ -1,7 +1,7 @@
 //! Applies edits to a JSON text. Values outside the edit keep their bytes. The order of the keys and the
 //! white space around an edited value can change.
 //!
-//! Serialising the repaired `Value` would be simpler, but a `Value` cannot hold every number: the repair of
+//! Serializing the repaired `Value` would be simpler, but a `Value` cannot hold every number: the repair of
 //! one field must not lose digits of a `u128` beside it.
 
 use std::collections::BTreeMap;

@@ -23,9 +23,9 @@ pub struct DeclarationSummary {
 
 impl DeclarationSummary {
     pub(crate) fn new(declaration: &ToolDeclaration) -> Self {
-        // The hash of this text is pinned. Adding a field that is serialised even when empty would quarantine
+        // The hash of this text is pinned. Adding a field that is serialized even when empty would quarantine
         // every pinned tool.
-        let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
+        let text = serde_json::to_vec(declaration).expect("a map with text keys always serializes");
         let property_or_none = |text: Option<&str>| property(text.unwrap_or(NONE));
         let properties = BTreeMap::from([
             (

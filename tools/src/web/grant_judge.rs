@@ -86,7 +86,7 @@ impl GrantJudge {
     /// consists of policy, tool, agent and run, the network part of the grant, the secrets and the
     /// declared hosts. It includes the policy's digest so that no connection outlives a policy, and
     /// agent and run so that a server cannot link the requests of two runs. If the identity cannot be
-    /// serialised, no connection is reused.
+    /// serialized, no connection is reused.
     pub(crate) fn with_pooled_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
         let Grant { profile, network, secrets, .. } = &self.grant;
         let declared_rules = self.declared_hosts.as_ref().map(DeclaredHosts::rules);

@@ -41,7 +41,7 @@ pub(crate) fn output_of_response(response: &Response) -> Result<ToolOutput, Tool
 }
 
 fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolError> {
-    // Some servers name no content type. Recognise their JSON, but only objects and lists:
+    // Some servers name no content type. Recognize their JSON, but only objects and lists:
     // `5` is also a text.
     let may_be_json = content_type.is_empty() && text.trim_start().starts_with(['{', '[']);
     if text.len() > MAX_PARSED_BYTES || !(is_json(content_type) || may_be_json) {

@@ -119,7 +119,7 @@ pub fn is_right_to_left(character: char) -> bool {
         )
 }
 
-/// Whether a character is categorised as a letter or symbol but has no visible glyph.
+/// Whether a character is categorized as a letter or symbol but has no visible glyph.
 fn is_blank(character: char) -> bool {
     matches!(
         character,

@@ -1,4 +1,4 @@
-//! The events and messages of Yoagent, in the form that programs match on and serialise.
+//! The events and messages of Yoagent, in the form that programs match on and serialize.
 
 use portcullis_types::{Content, ToolCall};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::yoagent::types::ToolResult;
 
 /// An event of Yoagent.
 ///
-/// In serialised form, `type` is the variant's name, and all names are in camel case.
+/// In serialized form, `type` is the variant's name, and all names are in camel case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]

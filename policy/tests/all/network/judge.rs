@@ -123,7 +123,7 @@ fn an_argument_that_is_an_address_is_judged_before_the_call() {
 #[test]
 fn a_grant_says_its_network_in_json() {
     let grant = grant_of(&operator("allow_private = ['127.0.0.1:8080']"));
-    let json = serde_json::to_value(&grant).expect("serialises");
+    let json = serde_json::to_value(&grant).expect("serializes");
     assert_eq!(
         json["network"],
         serde_json::json!({

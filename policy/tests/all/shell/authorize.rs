@@ -66,14 +66,14 @@ fn a_shipped_tools_command_gets_the_shell_and_asks_first() {
             "output_bytes": 16 << 20,
         },
     });
-    assert_eq!(serde_json::to_value(&grant).expect("serialises"), wire);
+    assert_eq!(serde_json::to_value(&grant).expect("serializes"), wire);
 }
 
 #[test]
 fn a_grant_without_a_command_has_no_shell_in_its_json() {
     let grant = granted(&load(DEFAULT_POLICY), &tool("file_read", SafetyTier::ReadOnly), &[]);
     assert_eq!(grant.shell, None);
-    assert!(serde_json::to_value(&grant).expect("serialises").get("shell").is_none());
+    assert!(serde_json::to_value(&grant).expect("serializes").get("shell").is_none());
 }
 
 #[test]

@@ -234,7 +234,7 @@ fn a_shell_can_be_sent_as_json_and_is_checked_when_it_is_read() {
         "environment": ["CI", "LANG"],
         "commands": {"allow": [["git", "ls"]], "deny": ["curl", "git push"], "operators": ["&&", "|"]},
     });
-    assert_eq!(serde_json::to_value(&sent).expect("serialises"), wire);
+    assert_eq!(serde_json::to_value(&sent).expect("serializes"), wire);
     assert_eq!(serde_json::from_value::<ShellPolicy>(wire.clone()).expect("is read"), sent);
     for (key, value) in [
         ("posture", json!("none")),

@@ -327,7 +327,7 @@ async fn lock_path() {
 async fn read_modify_write() {
     let trial = Trial::with_profile("read_modify_write", "FileReadWrite", "60s").await;
     let calls = (0..40).map(|number| {
-        // Each call has another agent, to show that calls of several callers are serialised too.
+        // Each call has another agent, to show that calls of several callers are serialized too.
         let mut caller = approving_caller();
         caller.agent_id = format!("agent {number}");
         let arguments = json!({"path": "/shared/README.md", "line": format!("item {number}")});

@@ -163,7 +163,7 @@ impl Client {
         Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, reader }
     }
 
-    /// Initialises the client's session with these capabilities.
+    /// Initializes the client's session with these capabilities.
     pub(super) fn begin(mut self, capabilities: Value) -> Self {
         let params = json!({
             "protocolVersion": "2025-06-18",

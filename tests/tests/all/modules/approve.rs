@@ -19,7 +19,7 @@ use super::{fixture, folder, module, other_module, portcullis, stderr, stdout};
 use crate::hostile::wat_guest::WatGuest;
 
 /// A policy entry that lets the tool run without approval.
-const SESSION_ARGUMENT: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
+const ALLOW_MINE: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
 async fn call(fixture: &Fixture) -> CallOutcome {
     CallOutcome::run(&fixture.registry().await, "mine", json!({})).await
@@ -42,8 +42,12 @@ fn lock(fixture: &Fixture) -> String {
 #[tokio::test]
 async fn a_changed_module_is_quarantined_until_approved_again() {
     let fixture =
-        fixture(&[("m.wasm", &module("mine")), ("z.wasm", &module("other"))]).with_policy(SESSION_ARGUMENT);
-    assert_eq!(call(&fixture).await.text(), "done", "what was never approved is the policy's to judge");
+        fixture(&[("m.wasm", &module("mine")), ("z.wasm", &module("other"))]).with_policy(ALLOW_MINE);
+    assert_eq!(
+        call(&fixture).await.text(),
+        "done",
+        "the policy decides about a module that was never approved"
+    );
     assert_eq!(pin_status(&fixture).await, PinStatus::Unpinned);
     let answer_text = approve(&fixture);
     assert!(answer_text.contains("nothing was approved under this name before"), "{answer_text}");
@@ -62,7 +66,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_ne!(row.policy_digest, before.policy_digest, "module hashes are in the digest");
     let registry = fixture.registry().await;
     assert!(registry.assignment(&registry.get("mine").expect("listed")).is_err());
-    assert_eq!(CallOutcome::run(&registry, "other", json!({})).await.text(), "done", "others go on");
+    assert_eq!(CallOutcome::run(&registry, "other", json!({})).await.text(), "done", "other tools still run");
     drop(registry);
 
     let listed = portcullis(&fixture, &["tools"]);
@@ -75,18 +79,22 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_eq!(
         (called.status.code(), stdout(&called).as_str()),
         (Some(3), ""),
-        "an approval is not a way around"
+        "`--approve` does not bypass the quarantine"
     );
 
     let output = portcullis(&fixture, &["tool", "approve", "mine", "--dry-run"]);
     assert!(stdout(&output).contains("changed since it was approved\n  module\n"), "{}", stdout(&output));
-    assert_eq!(pin_status(&fixture).await, PinStatus::Quarantined, "to look is not to approve");
+    assert_eq!(pin_status(&fixture).await, PinStatus::Quarantined, "a dry run approves nothing");
     approve(&fixture);
     assert_eq!(pin_status(&fixture).await, PinStatus::Approved);
     assert_eq!(call(&fixture).await.text(), "done");
 
     fs::write(folder(&fixture).join("m.wasm"), module("mine")).expect("written");
-    assert_eq!(pin_status(&fixture).await, PinStatus::Quarantined, "back to the old one is a change as well");
+    assert_eq!(
+        pin_status(&fixture).await,
+        PinStatus::Quarantined,
+        "restoring the old module also needs an approval"
+    );
 }
 
 #[tokio::test]
@@ -155,7 +163,7 @@ async fn an_approved_tool_without_its_module_is_unavailable() {
 
 #[tokio::test]
 async fn a_changed_lock_quarantines_and_a_damaged_one_stops_the_start() {
-    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(SESSION_ARGUMENT);
+    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(ALLOW_MINE);
     drop(fixture.registry().await);
     approve(&fixture);
     let path = fixture.state().join(LOCK_FILE);
@@ -213,7 +221,7 @@ async fn only_the_tool_that_was_approved_is_pinned() {
 
 #[tokio::test]
 async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
-    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(SESSION_ARGUMENT);
+    let fixture = fixture(&[("m.wasm", &module("mine"))]).with_policy(ALLOW_MINE);
     drop(fixture.registry().await);
     approve(&fixture);
     let pinned = lock(&fixture);

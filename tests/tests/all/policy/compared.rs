@@ -28,7 +28,7 @@ fn plain(output: &std::process::Output) -> String {
     stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-const SESSION_ARGUMENT: &str = "[tools.file_read] ";
+const CHANGED_SECTION: &str = "[tools.file_read] ";
 
 #[test]
 fn a_wider_policy_has_exit_code_one_and_says_what_is_wider() {
@@ -36,7 +36,7 @@ fn a_wider_policy_has_exit_code_one_and_says_what_is_wider() {
     let narrow = policy(
         &fixture,
         "narrow.toml",
-        SESSION_ARGUMENT,
+        CHANGED_SECTION,
         "[tools.file_write]\napproval = \"ask\"\n[tools.file_read] ",
     );
     let narrow = narrow.to_string_lossy();
@@ -111,7 +111,7 @@ fn recorded_calls_are_decided_again() {
     let narrow = policy(
         &fixture,
         "narrow.toml",
-        SESSION_ARGUMENT,
+        CHANGED_SECTION,
         "[tools.file_write]\nenabled = false\n[tools.file_read] ",
     );
     let narrow = replay(&narrow, 0);

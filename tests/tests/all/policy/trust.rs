@@ -1,4 +1,4 @@
-//! The owners of a policy that is in force: only root and our own user may be able to change it.
+//! A policy is enforced only if no user except root and the current user can change it.
 
 use std::{
     fs::{self, Permissions},

@@ -194,7 +194,7 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
             "no policy allows it: replace the file whole, or remove its other names".to_owned()
         }
         DenialCode::LinksUnknown => {
-            "no policy allows it: run `portcullis doctor` to see why private files cannot be recognised".to_owned()
+            "no policy allows it: run `portcullis doctor` to see why private files cannot be recognized".to_owned()
         }
         DenialCode::UnknownMount => {
             "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()

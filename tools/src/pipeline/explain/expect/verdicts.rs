@@ -252,7 +252,7 @@ fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions
     }
 }
 
-/// Summarises an expectation that has no name.
+/// Summarizes an expectation that has no name.
 fn summary(expected: &ExpectedVerdict) -> String {
     let list = |texts: Vec<String>| match texts.as_slice() {
         [] => String::new(),
