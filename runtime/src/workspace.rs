@@ -15,9 +15,8 @@ const README: &str = "\
 # This folder is shared with your agents
 
 Portcullis created this folder. Tools see it as `/shared`: they can read your files there, and you find
-their files here. The folder `tmp` beside it is for temporary files. The folder `vault` is for secrets:
-tools can read it only if the policy allows it, and can never write it. Tools see nothing else of this
-machine.
+their files here. The folder `tmp` beside it is for temporary files, and `vault` is for secrets: tools can
+read it only if the policy allows it, and can never write it. Tools see nothing else of this machine.
 
 Try:
 

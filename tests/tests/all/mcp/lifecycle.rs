@@ -93,7 +93,7 @@ fn tool_found_unavailable_leaves_the_list() {
         }
     }
     let refused = refused.unwrap_or_default();
-    assert!(text(&refused).contains("cannot be confined here"), "{refused}");
+    assert!(text(&refused).contains("cannot confine the shell"), "{refused}");
     assert!(!has_shell(&mut client));
     client.leave();
 }
