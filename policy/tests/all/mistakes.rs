@@ -85,7 +85,7 @@ const CASES: &[Case] = &[
     (Add("[profiles.Spare]\nmounts = { tmp = \"read\" }"), Unused, 18, "no tier and no tool"),
     (Edit("shared = \"shared\"\ntmp", "data = \"shared\"\ntmp"), Fault, 7, "unknown mount"),
     // The vault.
-    (Edit("vault = \"read\"", "vault = \"write\""), Fault, 17, "never writable"),
+    (Edit("vault = \"read\"", "vault = \"write\""), Fault, 17, "cannot be writable"),
     (
         Edit("vault = \"read\"", "vault = \"read\", tmp = \"write\""),
         Fault,

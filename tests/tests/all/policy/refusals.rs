@@ -34,7 +34,7 @@ async fn a_policy_with_a_fault_is_refused_with_file_line_and_key() {
         ("[tools.x]\nnetwork = true", "tools.x.network", "unknown key"),
         ("[profiles.P]\nmounts = { nowhere = \"read\" }", "profiles.P.mounts.nowhere", "nowhere"),
         ("[profiles.P]\nmounts = { vault = \"read\", shared = \"write\" }", "profiles.P", "vault"),
-        ("[profiles.P]\nmounts = { vault = \"write\" }", "profiles.P.mounts.vault", "never writable"),
+        ("[profiles.P]\nmounts = { vault = \"write\" }", "profiles.P.mounts.vault", "cannot be writable"),
         ("[profiles.P]\nnetwork = [\"*\"]", "profiles.P.network", "unknown key"),
         (
             "[[flow]]\nafter = [\"vault\"]\nthen = [\"shell\"]\napproval = \"ask\"\nalways = true",
