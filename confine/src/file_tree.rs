@@ -87,7 +87,7 @@ pub struct BuiltTree {
     pub paths: Vec<PathRule>,
     /// The number of paths of [`FileTree::read_only`] that existed and became read-only.
     pub read_only: usize,
-    /// The number of paths of [`FileTree::hidden`] that existed and were covered.
+    /// The number of paths of [`FileTree::covered`] that existed and were covered.
     pub hidden: usize,
     /// The user to whom the files below the mounts appear to belong, if it is not their real owner.
     pub user: Option<ProcessUser>,

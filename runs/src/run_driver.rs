@@ -42,7 +42,7 @@ impl RunDriver {
     /// Registers this process in the state folder, and removes the files of processes that have died.
     ///
     /// # Errors
-    /// [`RunError::Process`], [`RunError::Random`].
+    /// [`RunError::LockFolder`], [`RunError::Random`].
     pub fn start(state: &Path) -> Result<Self, RunError> {
         let mut random = [0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;

@@ -143,7 +143,7 @@ impl Runs {
     /// Fails unless the run can be resumed without a further prompt.
     ///
     /// # Errors
-    /// [`RunError::Answered`], and the errors of [`Runs::find`].
+    /// [`RunError::AlreadyAnswered`], and the errors of [`Runs::find`].
     pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
         match self.find(id, workspace).await? {
             (summary, state) if is_answered(&summary, &state) && !self.has_late_results(id).await? => {
@@ -157,7 +157,7 @@ impl Runs {
     /// from now on.
     ///
     /// # Errors
-    /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::Answered`]
+    /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::AlreadyAnswered`]
     /// if it has ended with an answer and there is no further prompt.
     pub async fn drive(
         &self,

@@ -74,7 +74,7 @@ impl StoredState {
     /// Parses a state of the store.
     ///
     /// # Errors
-    /// [`RunError::Newer`], [`RunError::Malformed`].
+    /// [`RunError::NewerFormat`], [`RunError::Malformed`].
     pub fn parse(text: &str, id: &RunId) -> Result<Self, RunError> {
         let malformed = |source| RunError::Malformed { id: id.clone(), kind: "state", source };
         // Read the version first, because a newer state can have keys that this program refuses.
