@@ -57,15 +57,7 @@ impl fmt::Display for ServeError {
     }
 }
 
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NoVerb | Self::UnknownVerb(_) | Self::FrameVersion(_) => None,
-            Self::Stdin(error) | Self::Stdout(error) => Some(error),
-            Self::Declarations(error) | Self::CallFrame(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for ServeError {}
 
 /// Answers one `describe` or `call` and returns the exit code.
 #[must_use]
