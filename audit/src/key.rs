@@ -85,11 +85,11 @@ pub enum KeyError {
     },
     /// The text is not a key.
     #[error(
-        "`{location}` is not a checkpoint key; a private key begins with `PRIVATE+KEY+`, and a verifying key has the form `NAME+8 hexadecimal digits+base64`"
+        "`{input}` is not a checkpoint key; a private key begins with `PRIVATE+KEY+`, and a verifying key has the form `NAME+8 hexadecimal digits+base64`"
     )]
     Form {
         /// The file, or the text itself for a verifying key.
-        location: String,
+        input: String,
     },
 }
 
@@ -179,7 +179,7 @@ impl CheckpointKey {
         }
         let mut text = String::new();
         file.take(MAX_KEY_BYTES).read_to_string(&mut text).map_err(failed)?;
-        Self::parse(text.trim()).ok_or_else(|| KeyError::Form { location: path.display().to_string() })
+        Self::parse(text.trim()).ok_or_else(|| KeyError::Form { input: path.display().to_string() })
     }
 
     /// Reads the key of a state folder, and creates one if there is none: [`KEY_NAME`], readable
@@ -261,7 +261,7 @@ impl VerifierKey {
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         let Ok(verifier) = StandardVerifier::new(text) else {
-            return Err(KeyError::Form { location: text.chars().take(MAX_SHOWN_CHARACTERS).collect() });
+            return Err(KeyError::Form { input: text.chars().take(MAX_SHOWN_CHARACTERS).collect() });
         };
         Ok(Self { text: text.to_owned(), name: verifier.name().to_owned(), id: verifier.key_id() })
     }
@@ -285,7 +285,7 @@ impl VerifierKey {
         };
         match Self::parse(&text) {
             Ok(key) => Ok(Some(key)),
-            Err(_) => Err(KeyError::Form { location: path.display().to_string() }),
+            Err(_) => Err(KeyError::Form { input: path.display().to_string() }),
         }
     }
 
